@@ -21,12 +21,13 @@ from stowplan.app.sources.selection import Selection
 from stowplan.app.sources.templates import pod_named
 from stowplan.ask.explain.text.tables import plain
 from stowplan.ask.loading.object_files import objects_of_files
-from stowplan.ask.loading.workloads import node_of, workload_of
+from stowplan.ask.loading.workloads import workload_of
 from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
 from stowplan.ask.what_if.hypothetical_nodes import node_like, node_named, pods_on
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.quotas import quota_limits
 from stowplan.kube.api.api_errors import Forbidden
+from stowplan.kube.api.daemon_pods import node_of
 from stowplan.kube.api.decode import decode_object, to_dict
 from stowplan.kube.api.types import PersistentVolumeClaim
 from stowplan.scheduler.cluster.object_dependencies import key_of
@@ -388,7 +389,7 @@ def _daemons_waiting(asked, nodes):
     """Pods of DaemonSets that wait for one of these nodes."""
     for info in asked.cluster.state.pending.values():
         owner = workload_of(info.pod)
-        if owner is not None and owner[0] == "DaemonSet" and node_of(info.pod) in nodes:
+        if owner is not None and owner[0] == "DaemonSet" and node_of(info.pod.spec.affinity) in nodes:
             yield info
 
 

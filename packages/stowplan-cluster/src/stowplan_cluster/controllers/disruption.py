@@ -25,7 +25,7 @@ from msgspec import field
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import OwnerReference, controller_of
-from stowplan.kube.api.policy import PodDisruptionBudget
+from stowplan.kube.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus, budget_status
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Registry
@@ -43,7 +43,6 @@ from stowplan_cluster.controllers.views import (
     Key,
     PodWithConditions,
     Scaled,
-    scaled,
 )
 
 # The expected pod count of a pod's owner: its spec.replicas, or that of its Deployment.
@@ -200,13 +199,13 @@ class DisruptionController:
             return None
         pdb = decode_json(stored.data, PodDisruptionBudget)
         try:
-            expected, desired = self._expectations(stored, pdb, budget)
+            expected = self._expected(stored, pdb, budget)
         except (ScaleError, SelectorError) as error:
             self._fail_safe(stored, str(error))
             return None
         disrupted, recheck = self._disrupted_pods(pdb, budget)
         healthy = budget.healthy - sum(1 for name in disrupted if budget.members[name].healthy)
-        self._write(stored, healthy=healthy, desired=desired, expected=expected, disrupted=disrupted)
+        self._write(stored, budget_status(pdb.spec, expected=expected, healthy=healthy), disrupted)
         return recheck
 
     # Events
@@ -258,18 +257,13 @@ class DisruptionController:
 
     # Counting
 
-    def _expectations(self, stored: Stored, pdb: PodDisruptionBudget, budget: Budget) -> tuple[int, int]:
-        """The number of expected pods, and how many of them must be healthy."""
+    def _expected(self, stored: Stored, pdb: PodDisruptionBudget, budget: Budget) -> int:
+        """The number of expected pods."""
         if not budget.members:
             self._client.events.record(stored.to_dict(), NORMAL, "NoPods", "No matching pods found")
-        spec = pdb.spec
-        if spec.max_unavailable is not None:
-            expected = self._expected_scale(stored, budget)
-            return expected, max(expected - scaled(spec.max_unavailable, expected, round_up=True), 0)
-        if isinstance(spec.min_available, str):
-            expected = self._expected_scale(stored, budget)
-            return expected, scaled(spec.min_available, expected, round_up=True)
-        return (len(budget.members), spec.min_available) if spec.min_available is not None else (0, 0)
+        if pdb.spec.max_unavailable is not None or isinstance(pdb.spec.min_available, str):
+            return self._expected_scale(stored, budget)
+        return len(budget.members)
 
     def _expected_scale(self, stored: Stored, budget: Budget) -> int:
         """The sum of the scales of the pods' owners."""
@@ -313,15 +307,14 @@ class DisruptionController:
 
     # Writing
 
-    def _write(self, stored: Stored, *, healthy: int, desired: int, expected: int, disrupted: dict[str, str]) -> None:
+    def _write(self, stored: Stored, found: PodDisruptionBudgetStatus, disrupted: dict[str, str]) -> None:
         obj = stored.to_dict()
-        # While no pods are expected, allow no disruption: pods may be created before the budget is counted again.
-        allowed = max(healthy - desired, 0) if expected > 0 else 0
+        allowed = found.disruptions_allowed
         generation = obj["metadata"].get("generation", 0)
         status: JsonObject = {
-            "currentHealthy": healthy,
-            "desiredHealthy": desired,
-            "expectedPods": expected,
+            "currentHealthy": found.current_healthy,
+            "desiredHealthy": found.desired_healthy,
+            "expectedPods": found.expected_pods,
             "disruptionsAllowed": allowed,
             "observedGeneration": generation,
             "conditions": (obj.get("status") or {}).get("conditions") or [],

@@ -15,7 +15,6 @@ from stowplan.kube.api.affinity import Toleration
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import Selector, compile_label_selector, selector_from_map
 from stowplan.kube.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
-from stowplan.kube.api.whole_numbers import whole_number
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.store import Stored
@@ -271,13 +270,3 @@ REPLICATION_CONTROLLERS = WorkloadKind("replicationcontrollers", "v1", "Replicat
 STATEFUL_SETS = WorkloadKind("statefulsets.apps", "apps/v1", "StatefulSet", StatefulSet)
 DAEMON_SETS = WorkloadKind("daemonsets.apps", "apps/v1", "DaemonSet", DaemonSet)
 JOBS = WorkloadKind("jobs.batch", "batch/v1", "Job", Job)
-
-
-def scaled(value: IntOrPercent | None, total: int, *, round_up: bool) -> int:
-    """Resolve an int-or-percent value against `total`; None is 0, as is a percentage out of range."""
-    if value is None:
-        return 0
-    if isinstance(value, int):
-        return value
-    product = (whole_number(value.removesuffix("%")) or 0) * total
-    return -(-product // 100) if round_up else product // 100

@@ -516,12 +516,20 @@ def test_a_no_execute_taint_evicts_pods():
         scenario(
             {"name": "stays", "manifest": tolerant},
             {"name": "goes", "manifest": pod()},
+            {"name": "daemon", "manifest": a_workload("DaemonSet", "100m")},
             groups=[group(count=1)],
-            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute"}}],
+            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 50}}],
             duration=100,
         )
     )
-    assert {row.workload: row.end for row in found.decisions} == {"stays": "running", "goes": "tainted"}
+    ends = sorted((row.workload, row.arrived, row.end) for row in found.decisions)
+    # The node gets the daemon's next pod when the taint is gone.
+    assert ends == [
+        ("daemon", 0, "tainted"),
+        ("daemon", 60, "running"),
+        ("goes", 0, "tainted"),
+        ("stays", 0, "running"),
+    ]
 
 
 def tolerating(seconds, key="k"):
@@ -542,6 +550,14 @@ def test_toleration_seconds():
     rows = {row.workload: row for row in found.decisions}
     assert {name: row.end for name, row in rows.items()} == {"short": "tainted", "long": "running", "no": "tainted"}
     assert (rows["short"].evicted, rows["no"].evicted) == (40, 10)
+
+
+def test_further_taints_do_not_change_when_a_pod_is_evicted():
+    both = pod(tolerations=[*tolerating(60)["spec"]["tolerations"], *tolerating(20, key="l")["spec"]["tolerations"]])
+    first, second = ({"group": "a", "key": key, "effect": "NoExecute"} for key in "kl")
+    events = [{"at": 10, "taint": {**first, "for": 50}}, {"at": 40, "taint": second}]
+    found = run(scenario({"name": "w", "manifest": both}, groups=[group(count=1)], events=events, duration=900))
+    assert [row.evicted for row in found.decisions] == [70]
 
 
 def test_toleration_seconds_restart_with_the_taint_and_the_pod():

@@ -1,8 +1,8 @@
 """Evict pods that do not tolerate a NoExecute taint.
 
 A pod that does not tolerate a taint of its node is deleted at once. If it tolerates all taints, some only for
-tolerationSeconds, it is deleted when the shortest of these times is over. Time counts from when the taint was first
-seen; removing the taint cancels it.
+tolerationSeconds, it is deleted when the shortest of these times is over. Neither further taints nor fewer change this
+time, unless there is one that the pod does not tolerate, or none that it tolerates for a time only.
 
 Upstream: pkg/controller/tainteviction.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.node import Node
-from stowplan.kube.api.taints import NO_EXECUTE, tolerated_seconds
+from stowplan.kube.api.taints import NO_EXECUTE, eviction_due
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers import views
@@ -36,8 +36,8 @@ class TaintEvictionController:
         self._pods = PodsByNode()
         #: Node -> NoExecute taints, if any.
         self._taints: dict[str, tuple[Taint, ...]] = {}
-        #: When each pod was first found to need eviction.
-        self._scheduled_since: dict[Key, float] = {}
+        #: When pods are to be evicted.
+        self._due: dict[Key, float] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         if event.stored.resource == NODES:
@@ -45,7 +45,7 @@ class TaintEvictionController:
         self._pods.follow(event)
         key, node = key_of(event.stored), node_of(event.stored)
         if event.type == "DELETED":
-            self._scheduled_since.pop(key, None)
+            self._due.pop(key, None)
             return ()
         return [key] if node in self._taints else ()
 
@@ -65,24 +65,23 @@ class TaintEvictionController:
         if stored is None:
             return None
         pod = decode_json(stored.data, views.ToleratingPod)
+        scheduled, now = self._due.pop(key, None), self._client.now
         if pod.metadata.deletion_timestamp is not None:
-            self._scheduled_since.pop(key, None)
             return None
-        seconds = tolerated_seconds(self._taints.get(node_of(stored), ()), pod.spec.tolerations)
-        if seconds is None:
-            if self._scheduled_since.pop(key, None) is not None:
+        taints = self._taints.get(node_of(stored), ())
+        due = eviction_due(taints, pod.spec.tolerations, scheduled=scheduled, now=now)
+        if due is None:
+            if scheduled is not None:
                 self._record(stored, f"Cancelling deletion of Pod {key}")
             return None
-        since = self._scheduled_since.setdefault(key, self._client.now)
-        left = since + seconds - self._client.now
-        if left > 0:
-            return left
+        self._due[key] = due
+        if due > now:
+            return due - now
         self._evict(stored)
         return None
 
     def _evict(self, stored: Stored) -> None:
         key = key_of(stored)
-        self._scheduled_since.pop(key, None)
         self._record(stored, f"Marking for deletion Pod {key}")
         message = "Taint manager: deleting due to NoExecute taint"
         self._client.evict(stored, reason="DeletionByTaintManager", message=message)

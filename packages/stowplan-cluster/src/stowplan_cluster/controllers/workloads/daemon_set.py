@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import field
 
+from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
@@ -26,14 +27,12 @@ from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
-from stowplan_cluster.controllers.views import DAEMON_SETS, DaemonSet, Key, scaled
+from stowplan_cluster.controllers.views import DAEMON_SETS, DaemonSet, Key
 from stowplan_cluster.controllers.workloads.daemon_nodes import (
     NODES,
     Demands,
     Nodes,
-    pinned_to,
     target_node,
-    with_daemon_tolerations,
 )
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import (
@@ -119,14 +118,14 @@ class DaemonSetController:
         if memory is None or memory.generation != daemon_set.metadata.generation:
             memory = _Memory(daemon_set.metadata.generation, Demands(daemon_set.spec.template))
             self._memories[daemon_set.key] = memory
-        memory.demands.forget_others(self._nodes.facts)
+        memory.demands.forget_others(self._nodes.known)
         return memory
 
     def _carry_out(self, daemon_set: DaemonSet, plan: _Plan, hashed: str) -> None:
         for event_type, reason, message in plan.events:
             self._client.events.record(subject_of(daemon_set), event_type, reason, message)
         for node in plan.create[:BURST]:
-            self._control.create(daemon_set, _pod_for(daemon_set, node, hashed))
+            self._control.create(daemon_set, _pod_for(daemon_set, self._memories[daemon_set.key].demands, node, hashed))
         for pod in plan.delete[:BURST]:
             self._control.delete(daemon_set, pod)
 
@@ -160,10 +159,10 @@ class _Rollout:
                 self._pods.setdefault(node, []).append(pod)
 
     def plan(self) -> _Plan:
-        for name, node in self._nodes.facts.items():
+        for name, node in self._nodes.known.items():
             should_run, may_stay = self._memory.demands.on(node)
             self._plan_node(name, should_run, may_stay)
-        for name in self._pods.keys() - self._nodes.facts.keys():
+        for name in self._pods.keys() - self._nodes.known.keys():
             # Unscheduled pods of deleted nodes, which no scheduler can place; scheduled ones are deleted with their
             # node.
             self._plan.delete += [one for one in self._pods[name] if not one.spec.node_name and not one.terminating]
@@ -223,10 +222,10 @@ class _Rollout:
     # Updates
 
     def _plan_update(self) -> None:
-        desired = [name for name, node in self._nodes.facts.items() if self._memory.demands.on(node).should_run]
+        desired = [name for name, node in self._nodes.known.items() if self._memory.demands.on(node).should_run]
         rolling = self._set.spec.update_strategy.rolling_update
-        surge = scaled(rolling.max_surge, len(desired), round_up=True)
-        unavailable = scaled(rolling.max_unavailable, len(desired), round_up=True)
+        surge = share(rolling.max_surge, len(desired), round_up=True)
+        unavailable = share(rolling.max_unavailable, len(desired), round_up=True)
         if surge:
             self._plan_surge(surge, frozenset(desired))
         else:
@@ -272,7 +271,7 @@ class _Rollout:
     @property
     def _surges(self) -> bool:
         strategy = self._set.spec.update_strategy
-        return strategy.type == "RollingUpdate" and scaled(strategy.rolling_update.max_surge, 1, round_up=True) > 0
+        return strategy.type == "RollingUpdate" and share(strategy.rolling_update.max_surge, 1, round_up=True) > 0
 
     def _is_updated(self, pod: Pod) -> bool:
         return pod.labels.get(REVISION_HASH) == self._hash
@@ -283,7 +282,7 @@ class _Rollout:
     def status(self, collisions: int) -> JsonObject:
         """The status as observed before the plan was executed."""
         counts = dict.fromkeys((*_KEPT, "updatedNumberScheduled", "numberAvailable"), 0)
-        for name, node in self._nodes.facts.items():
+        for name, node in self._nodes.known.items():
             pods = self._pods.get(name)
             if not self._memory.demands.on(node).should_run:
                 counts["numberMisscheduled"] += bool(pods)
@@ -303,7 +302,7 @@ class _Rollout:
         return {name: value for name, value in status.items() if value or name in _KEPT}
 
 
-def _pod_for(daemon_set: DaemonSet, node: str, hashed: str) -> JsonObject:
+def _pod_for(daemon_set: DaemonSet, demands: Demands, node: str, hashed: str) -> JsonObject:
     pod = pod_from_template(
         daemon_set.spec.template,
         namespace=daemon_set.metadata.namespace,
@@ -311,6 +310,5 @@ def _pod_for(daemon_set: DaemonSet, node: str, hashed: str) -> JsonObject:
         generate_name=generate_name_of(daemon_set.metadata.name),
     )
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), REVISION_HASH: hashed}
-    pod["spec"] = with_daemon_tolerations(pod["spec"])
-    pod["spec"]["affinity"] = pinned_to(pod["spec"].get("affinity"), node)
+    pod["spec"] |= demands.tied_to(node)
     return pod

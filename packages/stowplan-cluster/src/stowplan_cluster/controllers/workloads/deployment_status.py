@@ -13,10 +13,10 @@ from math import floor
 
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan.kube.api.timestamps import timestamp
-from stowplan.kube.api.whole_numbers import whole_number
+from stowplan.kube.api.whole_numbers import share, whole_number
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.controllers.pods import seconds_of
-from stowplan_cluster.controllers.views import Deployment, ReplicaSet, scaled
+from stowplan_cluster.controllers.views import Deployment, ReplicaSet
 
 # Compute the size of each ReplicaSet during a rollout.
 #
@@ -36,14 +36,14 @@ RECREATE = "Recreate"
 def max_surge(deployment: Deployment) -> int:
     if deployment.spec.strategy.type == RECREATE:
         return 0
-    return scaled(deployment.spec.strategy.rolling_update.max_surge, deployment.spec.replicas, round_up=True)
+    return share(deployment.spec.strategy.rolling_update.max_surge, deployment.spec.replicas, round_up=True)
 
 
 def max_unavailable(deployment: Deployment) -> int:
     replicas = deployment.spec.replicas
     if deployment.spec.strategy.type == RECREATE or not replicas:
         return 0
-    unavailable = scaled(deployment.spec.strategy.rolling_update.max_unavailable, replicas, round_up=False)
+    unavailable = share(deployment.spec.strategy.rolling_update.max_unavailable, replicas, round_up=False)
     if not unavailable and not max_surge(deployment):
         # Both percentages may resolve to 0; then the rollout would never progress.
         return 1

@@ -100,6 +100,18 @@ def test_changes_of_node_and_pod_do_not_restart_the_timer(cluster):
     assert is_marked(cluster)
 
 
+def test_further_taints_neither_hasten_nor_delay_it(cluster):
+    cluster.run(tolerations=[*tolerating(60), *tolerating(20, key="other"), *tolerating(500, key="long")])
+    taint(cluster, TAINT)
+    cluster.advance(30)
+    taint(cluster, TAINT, {**TAINT, "key": "other"})
+    cluster.advance(25)
+    assert not is_marked(cluster)
+    taint(cluster, {**TAINT, "key": "long"})
+    cluster.advance(5)
+    assert is_marked(cluster)
+
+
 def test_a_pod_bound_to_a_tainted_node(cluster):
     taint(cluster, TAINT)
     cluster.run("safe", tolerations=tolerating())

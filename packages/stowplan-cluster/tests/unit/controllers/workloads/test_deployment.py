@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.decode import convert
-from stowplan_cluster.controllers.views import Deployment, ReplicaSet, scaled
+from stowplan_cluster.controllers.views import Deployment, ReplicaSet
 from stowplan_cluster.controllers.workloads.deployment_status import (
     MAX_REPLICAS,
     max_replicas,
@@ -250,20 +250,6 @@ def replica_set(name, replicas, available=None, before=None):
         },
         ReplicaSet,
     )
-
-
-@pytest.mark.parametrize(
-    ("value", "total", "round_up", "expected"),
-    [
-        pytest.param(3, 10, True, 3, id="a number"),
-        pytest.param(None, 10, True, 0, id="nothing"),
-        pytest.param("25%", 10, True, 3, id="rounded up"),
-        pytest.param("25%", 10, False, 2, id="rounded down"),
-        pytest.param("150%", 4, False, 6, id="more than all"),
-    ],
-)
-def test_numbers_and_percentages(value, total, round_up, expected):
-    assert scaled(value, total, round_up=round_up) == expected
 
 
 @pytest.mark.parametrize(

@@ -1,27 +1,24 @@
 """Pods on their nodes: kubelets start and end them, NoExecute taints evict them.
 
 Pods take a while to start, run for their time and end; on a failed node they do neither. Taints evict immediately,
-after tolerationSeconds, or never: the time runs from when the taint or the pod was added, whichever is later, and stops
-when the taint is removed. A pod without a toleration for unreachable nodes tolerates them for `failureEviction`, as
-added by admission on a cluster. On a failed node there is no kubelet to terminate a pod, so it is deleted without a
-grace period.
+after tolerationSeconds, or never. A pod without a toleration for unreachable nodes tolerates them for
+`failureEviction`, as added by admission on a cluster. On a failed node there is no kubelet to terminate a pod, so it is
+deleted without a grace period.
 
 Upstream: pkg/controller/tainteviction, plugin/pkg/admission/defaulttolerationseconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 from math import inf
 from typing import Any
 
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.drivers.virtual_time.driver import Call
-from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.affinity import Taint, Toleration
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.taints import NO_EXECUTE, UNREACHABLE, tolerated_seconds, tolerates
+from stowplan.kube.api.taints import NO_EXECUTE, UNREACHABLE, eviction_due
 from stowplan.kube.api.types import Node
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
@@ -94,55 +91,49 @@ class TaintEvictions:
 
     def __init__(self, context: SimulationContext) -> None:
         self._context = context
-        #: Node -> its NoExecute taints -> a number that is unique per addition of a taint.
-        self._taints: dict[str, dict[Taint, int]] = {}
-        self._came = 0
+        #: Node -> its NoExecute taints, if any.
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        #: UID of a pod -> when it is to be evicted.
+        self._due: dict[str, float] = {}
+        # A scenario may have fractions of seconds.
+        seconds: Any = context.models.failure_eviction
+        self._default = Toleration(key=UNREACHABLE, operator="Exists", effect=NO_EXECUTE, toleration_seconds=seconds)
 
     def changed(self, change: Change[Any]) -> None:
-        new, old = change.new, change.old
+        new: Any = change.new
+        old: Any = change.old
         kind = type(old if new is None else new)
         if kind is Node:
-            self._node_changed(old, new)
-        elif kind is Pod and self._taints and new is not None:
-            bound = new.spec.node_name and (old is None or not old.spec.node_name)
-            entry = self._context.ledger.of(new.metadata.uid) if bound else None
+            self._node_changed(old if new is None else new, gone=new is None)
+        elif kind is Pod and new is None:
+            self._due.pop(old.metadata.uid, None)
+        elif kind is Pod and self._taints and new.spec.node_name and (old is None or not old.spec.node_name):
+            entry = self._context.ledger.of(new.metadata.uid)
             if entry is not None:
-                self._will_go(entry, self._taints.get(entry.node, {}))
+                self._plan(entry)
 
-    def _node_changed(self, old: Node | None, new: Node | None) -> None:
-        if new is None:
-            assert old is not None, "something has changed"
-            self._taints.pop(old.metadata.name, None)
-            return
-        name = new.metadata.name
-        before = self._taints.pop(name, {})
-        taints = [taint for taint in new.spec.taints if taint.effect == NO_EXECUTE]
-        added = {}
-        for taint in taints:
-            if taint not in before:
-                self._came += 1
-                added[taint] = self._came
+    def _node_changed(self, node: Node, *, gone: bool) -> None:
+        name = node.metadata.name
+        before = self._taints.pop(name, ())
+        taints = () if gone else tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
         if taints:
-            self._taints[name] = {taint: before.get(taint) or added[taint] for taint in taints}
-        for entry in self._context.entries_on(name) if added else ():
-            self._will_go(entry, added)
+            self._taints[name] = taints
+        for entry in self._context.entries_on(name) if taints != before else ():
+            self._plan(entry)
 
-    def _will_go(self, entry: Entry, taints: Mapping[Taint, int]) -> None:
-        """Schedule the eviction of a pod for newly added taints."""
-        if eviction_outcome(entry.pod) is EvictionOutcome.BELONGS_TO_NODE:
-            return
-        tolerations = entry.pod.spec.tolerations
-        for taint, number in taints.items():
-            if taint.key == UNREACHABLE and not any(tolerates(one, taint) for one in tolerations):
-                seconds: float | None = self._context.models.failure_eviction
-            else:
-                seconds = tolerated_seconds((taint,), tolerations)
-            if seconds is not None:
-                self._context.later(seconds, partial(self._evict, entry, taint, number))
+    def _plan(self, entry: Entry) -> None:
+        uid, now = entry.pod.metadata.uid, self._context.now
+        scheduled = self._due.pop(uid, None)
+        tolerations = (*entry.pod.spec.tolerations, self._default)
+        due = eviction_due(self._taints.get(entry.node, ()), tolerations, scheduled=scheduled, now=now)
+        if due is not None:
+            self._due[uid] = due
+            if due != scheduled:
+                self._context.later(due - now, partial(self._evict, entry, due))
 
-    def _evict(self, entry: Entry, taint: Taint, number: int) -> None:
-        is_there = self._context.ledger.of(entry.pod.metadata.uid) is entry and not entry.why
-        if not is_there or self._taints.get(entry.node, {}).get(taint) != number:
+    def _evict(self, entry: Entry, due: float) -> None:
+        uid = entry.pod.metadata.uid
+        if self._due.get(uid) != due or self._context.ledger.of(uid) is not entry or entry.why:
             return
-        failed = taint.key == UNREACHABLE
+        failed = any(taint.key == UNREACHABLE for taint in self._taints.get(entry.node, ()))
         self._context.delete(entry, NODE_FAILED if failed else TAINTED, at_once=failed)

@@ -13,8 +13,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from stowplan.ask.loading.workloads import node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.api_errors import NotFound
+from stowplan.kube.api.daemon_pods import node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
@@ -111,7 +111,7 @@ class DaemonSetController:
 
     def _replace(self, pod: Pod) -> None:
         """Recreate the node's pod when the old one is gone."""
-        uid, node = pod.metadata.uid, node_of(pod)
+        uid, node = pod.metadata.uid, node_of(pod.spec.affinity)
         if self._surging.get(node) == uid:
             del self._surging[node]
         elif self._pods.get(node) == uid:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Pod
+from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.results.ledger import Entry
@@ -54,8 +55,8 @@ class UpdateStrategy(PlainStruct, frozen=True):
 
     def limits(self, pods: int) -> tuple[int, int]:
         """(maximum number of additional pods, maximum number of unavailable ones)."""
-        surge = _share(self.surge, pods, up=True)
-        unavailable = _share(self.unavailable, pods, up=self.rounds_up)
+        surge = share(self.surge, pods, round_up=True)
+        unavailable = share(self.unavailable, pods, round_up=self.rounds_up)
         # Parity: if both percentages round to zero, the rollout could not proceed.
         return surge, unavailable if surge or unavailable else 1
 
@@ -73,7 +74,7 @@ def update_strategy(kind: str, spec: Mapping[str, Any], where: str) -> UpdateStr
     rolling = _mapping(given.get("rollingUpdate"), where)
     surge = _amount(rolling.get("maxSurge", about.surge), f"{where}.maxSurge")
     unavailable = _amount(rolling.get("maxUnavailable", about.unavailable), f"{where}.maxUnavailable")
-    if not any(_share(one, 100, up=True) for one in (surge, unavailable)):
+    if not any(share(one, 100, round_up=True) for one in (surge, unavailable)):
         raise ScenarioError(f"{where}: maxSurge and maxUnavailable are both 0: no pod could ever be replaced")
     if kind == "StatefulSet" and surge:
         raise ScenarioError(f"{where}.maxSurge: a StatefulSet has none")
@@ -98,13 +99,6 @@ def _amount(value: object, where: str) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     raise ScenarioError(f'{where}: want a number of pods or a percentage such as "25%", got {value!r}')
-
-
-def _share(amount: int | str, of: int, *, up: bool) -> int:
-    if isinstance(amount, int):
-        return amount
-    hundredths = int(amount.removesuffix("%")) * of
-    return -(-hundredths // 100) if up else hundredths // 100
 
 
 #: kubectl's annotation of a restarted template.

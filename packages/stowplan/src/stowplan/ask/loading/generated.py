@@ -18,8 +18,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.ask.loading.workloads import WorkloadName, belongs_to, pod_of, tied_to, tolerating, wanted_on
+from stowplan.ask.loading.workloads import WorkloadName, belongs_to, pod_of
 from stowplan.kube.api.annotated_devices import DEVICES, DEVICES_OF, InvalidDevices, pools_of, slice_spec, slices_of
+from stowplan.kube.api.daemon_pods import tied_to, tolerating, wanted_on
 from stowplan.kube.api.decode import DecodeError, convert, to_dict
 from stowplan.kube.api.device_claims import ResourceClaim, ResourceClaimSpec
 from stowplan.kube.api.manifest_files import LoadError

@@ -16,13 +16,12 @@ from itertools import islice
 from msgspec import field
 from msgspec.structs import replace
 
-from stowplan.ask.loading.workloads import node_of, tied_to, untied, wanted_on
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, copy_of, eviction_outcome, named, on_node, recreated
 from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.daemon_pods import may_stay, node_of, tied_to, untied, wanted_on
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.taints import NO_EXECUTE
 from stowplan.kube.api.types import CSINode, Node, Pod, ResourceSlice
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -38,7 +37,7 @@ class _Daemons(PlainStruct):
 def daemons_waiting_for(cluster: Cluster, node: str) -> Iterator[Pod]:
     """Pods of DaemonSets that have not found room on their node."""
     for info in cluster.state.pending.values():
-        if _is_daemon(info.pod) and node_of(info.pod) == node:
+        if _is_daemon(info.pod) and node_of(info.pod.spec.affinity) == node:
             yield info.pod
 
 
@@ -58,7 +57,7 @@ class DaemonSets:
         for name, daemons in self._found().items():
             nodes = {node.metadata.name: node for node in self._nodes()}
             for node_name, info in daemons.pods.items():
-                if node_name not in nodes or not _may_stay(daemons.template, nodes[node_name]):
+                if node_name not in nodes or not may_stay(daemons.template, nodes[node_name]):
                     self._cluster.remove(info.pod)
                     release_claims(self._cluster, [info.pod])
             if name in self._everywhere:
@@ -85,7 +84,7 @@ class DaemonSets:
             if owner.kind == "DaemonSet" and owner.controller
         ]
         for info, owner in owned:
-            if node := info.node_name or node_of(info.pod):
+            if node := info.node_name or node_of(info.pod.spec.affinity):
                 key = info.namespace, owner.name
                 if key not in found:
                     found[key] = _Daemons(untied(info.pod))
@@ -96,12 +95,6 @@ class DaemonSets:
 def _is_daemon(pod: Pod) -> bool:
     owner = controller_of(pod.metadata)
     return owner is not None and owner.kind == "DaemonSet"
-
-
-def _may_stay(template: Pod, node: Node) -> bool:
-    """Whether a pod may stay on its node; a taint that only keeps new ones off does not matter."""
-    taints = tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
-    return wanted_on(template, replace(node, spec=replace(node.spec, taints=taints)))
 
 
 HOSTNAME = "kubernetes.io/hostname"

@@ -3,6 +3,7 @@
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
 from stowplan.kube.api.meta import ApiStruct, Int32, Int64, LabelSelector, ObjectMeta, ObjectReference
+from stowplan.kube.api.whole_numbers import share
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
@@ -34,26 +35,19 @@ class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
 def budget_status(spec: PodDisruptionBudgetSpec, *, expected: int, healthy: int) -> PodDisruptionBudgetStatus:
     """What the disruption controller writes for a budget that covers `expected` pods."""
     if spec.max_unavailable is not None:
-        desired = max(0, expected - _share(spec.max_unavailable, expected))
+        desired = max(0, expected - share(spec.max_unavailable, expected, round_up=True))
     elif spec.min_available is not None:
-        desired = _share(spec.min_available, expected)
+        desired = share(spec.min_available, expected, round_up=True)
     else:
         # Upstream expects no pods then, and allows no disruption.
         expected = desired = 0
     return PodDisruptionBudgetStatus(
+        # While no pods are expected, none may go: they may be created before the budget is counted again.
         disruptions_allowed=max(0, healthy - desired) if expected else 0,
         current_healthy=healthy,
         desired_healthy=desired,
         expected_pods=expected,
     )
-
-
-def _share(number: int | str, of: int) -> int:
-    """A number, or a percentage rounded up."""
-    if isinstance(number, int):
-        return number
-    digits = number.removesuffix("%")
-    return -(-int(digits) * of // 100) if digits.isdigit() else 0
 
 
 #: The built-in classes, and their values.

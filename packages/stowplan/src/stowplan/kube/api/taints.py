@@ -60,6 +60,19 @@ def tolerated_seconds(taints: Sequence[Taint], tolerations: Sequence[Toleration]
     return shortest
 
 
+def eviction_due(
+    taints: Sequence[Taint], tolerations: Sequence[Toleration], *, scheduled: float | None, now: float
+) -> float | None:
+    """When a pod is evicted from a node with these NoExecute taints; None: never.
+
+    `scheduled`: as it was after the last change, which stays while the taints are tolerated for a time, whichever.
+    """
+    seconds = tolerated_seconds(taints, tolerations)
+    if not seconds or scheduled is None:
+        return None if seconds is None else now + seconds
+    return scheduled
+
+
 def _compares(operator: str, tolerated: str, tainted: str) -> bool:
     bound, value = _canonical_int64(tolerated), _canonical_int64(tainted)
     if bound is None or value is None:

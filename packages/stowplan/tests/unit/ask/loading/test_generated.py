@@ -7,8 +7,8 @@ import pytest
 from stowplan import Cluster
 from stowplan.ask.loading.generated import generated_pods, with_ephemeral_claims
 from stowplan.ask.loading.object_files import objects_of_files
-from stowplan.ask.loading.workloads import node_of
 from stowplan.kube.api.annotated_devices import DEVICES
+from stowplan.kube.api.daemon_pods import node_of
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.types import Pod, ResourceClaim, ResourceSlice
@@ -50,7 +50,7 @@ def nodes_of(manifest, nodes=NODES):
     found = generated_pods([manifest], (), nodes)
     pods, notes = found.objects, list(found.notes)
     assert [pod.metadata.name for pod in pods] == [f"agent-{i}" for i in range(len(pods))]
-    return [node_of(pod) for pod in pods], notes
+    return [node_of(pod.spec.affinity) for pod in pods], notes
 
 
 def test_each_node_that_its_template_tolerates_has_one():

@@ -1,8 +1,8 @@
 """Pods of DaemonSets come and go with the nodes of a question."""
 
 from stowplan import Cluster
-from stowplan.ask.loading.workloads import tied_to
 from stowplan.ask.what_if import AddNodes, Label, NodeKind, Remove, Taint, fit, what_if
+from stowplan.kube.api.daemon_pods import tied_to
 from stowplan.kube.api.decode import decode_object, to_dict
 from support.what_if.objects import node, owned, pod
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.kube.api.taints import tolerates, untolerated
+from stowplan.kube.api.taints import eviction_due, tolerates, untolerated
 from stowplan.kube.api.types import Taint, Toleration
 
 TAINT = Taint(key="k", value="v", effect="NoSchedule")
@@ -55,3 +55,20 @@ def test_the_first_untolerated_taint_of_the_effects_is_found():
     assert untolerated([soft, TAINT, other], [Toleration(key="k", operator="Exists")]) is other
     assert untolerated([soft], []) is None
     assert untolerated([soft], [], ("PreferNoSchedule",)) is soft
+
+
+@pytest.mark.parametrize(
+    ("keys", "scheduled", "due"),
+    [
+        pytest.param(["ever"], 105.0, None, id="tolerated for ever"),
+        pytest.param(["short"], None, 120.0, id="for a time"),
+        pytest.param(["short", "long", "ever"], None, 120.0, id="for the shortest time"),
+        pytest.param(["short"], 150.0, 150.0, id="a time that is set stays"),
+        pytest.param(["short", "other"], 150.0, 100.0, id="not tolerated"),
+    ],
+)
+def test_when_a_pod_is_evicted(keys, scheduled, due):
+    seconds = {"ever": None, "short": 20, "long": 500}
+    tolerations = [Toleration(key=key, operator="Exists", toleration_seconds=each) for key, each in seconds.items()]
+    taints = [Taint(key=key, effect="NoExecute") for key in keys]
+    assert eviction_due(taints, tolerations, scheduled=scheduled, now=100.0) == due
