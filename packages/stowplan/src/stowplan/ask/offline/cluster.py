@@ -360,12 +360,11 @@ class Cluster:
                 near = near_names(key, [*self.pending(), *(info.key for info in self.state.placed_pods())])
                 raise ClusterError(f'pod "{key}" not found{near}')
             return known
-        if not isinstance(pod, Mapping | msgspec.Struct):
-            raise ClusterError(f"want a pod (an object, or its namespace/name), got {described(pod)}")
-        found = decoded(pod)
+        found = pod if isinstance(pod, t.Pod) or not isinstance(pod, Mapping) else decoded(pod)
         if not isinstance(found, t.Pod):
             kind = pod.get("kind") if isinstance(pod, Mapping) else type(pod).__name__
-            raise ClusterError(f"want a pod (an object, or its namespace/name), got a {kind}")
+            got = f"a {kind}" if isinstance(pod, Mapping | msgspec.Struct) else described(pod)
+            raise ClusterError(f"want a pod (an object, or its namespace/name), got {got}")
         info = self.state.pod_info(found)
         return self.state.placed(info.uid) or info
 
@@ -498,12 +497,12 @@ class Cluster:
             >>> cluster.schedule([a_pod("web-9", "shop").requests(cpu="500m").obj()])
             [<Decision: shop/web-9 goes to node-b2>]
         """
-        if pods is not None and (isinstance(pods, str | Mapping | t.Pod) or not isinstance(pods, Iterable)):
-            raise ClusterError("schedule takes a list of pods: schedule([pod])")
         if pods is None:
             # Pods of other schedulers stay pending.
             ours = [info for info in self.state.pending.values() if self.engine.framework_for(info) is not None]
             return self._scheduling.all_of(ours)
+        if not isinstance(pods, list) and (isinstance(pods, str | Mapping | t.Pod) or not isinstance(pods, Iterable)):
+            raise ClusterError("schedule takes a list of pods: schedule([pod])")
         return self._scheduling.in_order([self.pod(pod) for pod in pods])
 
     def places(self, pods: Iterable[str]) -> list[Decision]:

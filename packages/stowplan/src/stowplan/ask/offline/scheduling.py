@@ -5,8 +5,7 @@ Reservations are made inside a transaction; undoing them runs Unreserve, last po
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -166,15 +165,9 @@ class Scheduling:
             self._engine.state.remove_pod(known)
             self._engine.state.nominator.delete(known)
 
-    @contextmanager
-    def _hypothetically(self) -> Iterator[None]:
-        """No scheduler is at work here, so there is no log; `failures` has what plugins are to blame for."""
-        with without_log(), self._guard.series():
-            yield
-
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Schedule one pod after the other; the pods of a group together, at the position of the first."""
-        with self._hypothetically():
+        with without_log(), self._guard.series():
             return self._in_order(infos)
 
     def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -195,7 +188,7 @@ class Scheduling:
 
         If some plugin has to be notified of each pod, it is the same as `in_order`.
         """
-        with self._hypothetically():
+        with without_log(), self._guard.series():
             return self._in_order(infos) if self._engine.schedules_groups else self._places(infos)
 
     def _places(self, infos: Sequence[PodInfo]) -> list[Decision]:
@@ -260,7 +253,7 @@ class Scheduling:
 
     def _foreseen(self, infos: Sequence[PodInfo], groups: Mapping[str, int]) -> list[Decision] | None:
         found: list[Decision] = []
-        with self._hypothetically():
+        with without_log(), self._guard.series():
             while len(found) < len(infos):
                 framework = self._engine.framework_for(infos[len(found)])
                 if framework is None:
@@ -302,7 +295,7 @@ class Scheduling:
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):
             return None
-        with self._hypothetically():
+        with without_log(), self._guard.series():
             unnoticed = self._unnoticed(framework, [info])
             return self._engine.algorithm.guaranteed_feasible_sets(framework, info, lost) if unnoticed else None
 
@@ -369,7 +362,7 @@ class Scheduling:
 
     def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decisions for pods, in the order in which they were tried, followed by those of gated pods."""
-        with self._hypothetically():
+        with without_log(), self._guard.series():
             return self._all_of(infos)
 
     def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:

@@ -40,7 +40,7 @@ import types
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
 
@@ -332,13 +332,14 @@ class CallGuard(_Interrupting):
             if takes_over:
                 signal.signal(_SIGNAL, previous)
 
-    @contextmanager
-    def series(self) -> Iterator[None]:
+    def series(self) -> AbstractContextManager[None]:
         """Share one handler between the calls within: installing and removing it costs more than most calls."""
-        main = threading.get_ident() == threading.main_thread().ident
-        if self._stays or not (self.in_use and self.seconds and main):
-            yield
-            return
+        if not self.in_use or not self.seconds or self._stays:
+            return nullcontext()
+        return self._kept_handler() if threading.get_ident() == threading.main_thread().ident else nullcontext()
+
+    @contextmanager
+    def _kept_handler(self) -> Iterator[None]:
         previous = signal.signal(_SIGNAL, self._interrupted)
         self._stays = True
         try:

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ContextDecorator
 from contextvars import ContextVar
 from fnmatch import fnmatchcase
 from functools import cache
@@ -191,14 +191,18 @@ def _write(
     )
 
 
-@contextmanager
-def without_log() -> Iterator[None]:
+class without_log(ContextDecorator):
     """Drop the lines of everything that runs within."""
-    before = _LOGGED.set(False)
-    try:
-        yield
-    finally:
-        _LOGGED.reset(before)
+
+    def __enter__(self) -> None:
+        self._before = _LOGGED.set(False)
+
+    def __exit__(self, *raised: object) -> None:
+        _LOGGED.reset(self._before)
+
+    def _recreate_cm(self) -> without_log:
+        """Decorated functions may call each other."""
+        return without_log()
 
 
 def get_logger(name: str) -> Logger:

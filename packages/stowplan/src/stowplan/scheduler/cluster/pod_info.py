@@ -356,21 +356,24 @@ _of_spec = attrgetter(
 
 
 def template_key(pod: Pod) -> bytes:
-    """Encoded fields that are equal for pods that differ at most in labels, owner and names of claims.
+    """Encoded fields that are equal for pods that differ at most in labels, owner and names of claims."""
+    return _encode(_of_template(pod))
+
+
+def _of_template(pod: Pod) -> tuple[Any, ...]:
+    """The fields that pods of a template share.
 
     The pods of a StatefulSet have different claims; plugins that read those sign what they find, and so they do for
     ResourceClaims and their templates. Volumes without a relevant source are left out, because the volume of the
     service account token has a random name.
     """
     spec, status = pod.spec, pod.status
-    return _encode(
-        (
-            pod.metadata.namespace,
-            *_of_spec(spec),
-            [_template_volume(v) for v in spec.volumes if _has_source(v)] if spec.volumes else (),
-            [entry.name for entry in spec.resource_claims] if spec.resource_claims else (),
-            _resize(status) if _may_be_resized(status) else None,
-        )
+    return (
+        pod.metadata.namespace,
+        *_of_spec(spec),
+        [_template_volume(v) for v in spec.volumes if _has_source(v)] if spec.volumes else (),
+        [entry.name for entry in spec.resource_claims] if spec.resource_claims else (),
+        _resize(status) if _may_be_resized(status) else None,
     )
 
 
@@ -435,12 +438,12 @@ def _resize(status: PodStatus) -> tuple[Any, ...]:
     )
 
 
-def shape_key(pod: Pod, template: bytes) -> bytes:
+def shape_key(pod: Pod) -> bytes:
     """Encoded fields that are equal for pods that no in-tree plugin can tell apart."""
     owner = controller_of(pod.metadata)
     controller = (owner.api_version, owner.kind, owner.name) if owner is not None else None
     claims = _claim_names(pod) if pod.spec.volumes else ()
-    return template + _encode((pod.metadata.labels, controller, claims, pod.spec.resource_claims))
+    return _encode((*_of_template(pod), pod.metadata.labels, controller, claims, pod.spec.resource_claims))
 
 
 def group_key(pod: Pod) -> str:

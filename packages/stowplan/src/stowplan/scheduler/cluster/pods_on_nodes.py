@@ -73,7 +73,7 @@ class PodsOnNodes:
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
         #: The pod that was compiled last; the same pod is often compiled several times in a row.
-        self._compiled_last: tuple[Pod | None, PodShape | None] = None, None
+        self._compiled_last: PodInfo | None = None
         #: Identity of a spec -> the last pod with it, and its shape.
         self._specs: dict[int, tuple[Pod, PodShape]] = {}
         #: Templates live as long as a shape (or an evaluation) refers to them.
@@ -164,10 +164,11 @@ class PodsOnNodes:
         shape, table = info.shape, self.table
         vector = self._vectors[shape.id]
         cpu, memory = shape.non_zero_used
+        requested = table.requested[: len(vector), row]
         if sign > 0:
-            table.requested[: len(vector), row] += vector
+            requested += vector
         else:
-            table.requested[: len(vector), row] -= vector
+            requested -= vector
         table.non_zero_requested[0, row] += sign * cpu
         table.non_zero_requested[1, row] += sign * memory
         table.pod_count[row] += sign
@@ -202,16 +203,17 @@ class PodsOnNodes:
 
     def pod_info(self, pod: Pod) -> PodInfo:
         """Compile the pod; equal pods share their shape."""
-        last, shape = self._compiled_last
-        if last is pod and shape is not None and self._shapes.get(shape.key) is shape:
-            return PodInfo(pod, shape)
-        shape = self._shape_of_spec(pod)
-        self._compiled_last = pod, shape
-        return PodInfo(pod, shape)
+        last = self._compiled_last
+        if last is None or last.pod is not pod or self._shapes.get(last.shape.key) is not last.shape:
+            last = self._compiled_last = PodInfo(pod, self._shape_of_spec(pod))
+        elif last.node_name:
+            # It has been placed, which changes it.
+            last = self._compiled_last = PodInfo(pod, last.shape)
+        return last
 
     def expect(self, info: PodInfo) -> None:
         """The pod to be compiled next is this one."""
-        self._compiled_last = info.pod, info.shape
+        self._compiled_last = info
 
     def _shape_of_spec(self, pod: Pod) -> PodShape:
         """Pods created from a template may share the spec object, as in simulations."""
@@ -227,13 +229,12 @@ class PodsOnNodes:
         return shape
 
     def _shape_of(self, pod: Pod) -> PodShape:
-        of_template = template_key(pod)
         by_claims = self.counts_claims and bool(pod.status.node_allocatable_resource_claim_statuses)
-        if by_claims:
-            of_template += claims_key(pod)
-        key = shape_key(pod, of_template)
+        of_claims = claims_key(pod) if by_claims else b""
+        key = shape_key(pod) + of_claims
         shape = self._shapes.get(key)
         if shape is None:
+            of_template = template_key(pod) + of_claims
             template = self._templates.get(of_template)
             if template is None:
                 template = self._templates[of_template] = PodTemplate(of_template)

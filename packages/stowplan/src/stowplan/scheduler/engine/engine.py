@@ -442,7 +442,7 @@ class Engine:
 
     def framework_for(self, pod: PodInfo) -> Framework | None:
         """The profile of a pod."""
-        return self.algorithm.framework_for(pod)
+        return self.frameworks.get(pod.shape.scheduler_name)
 
     @contextmanager
     def asking(self, pod: PodInfo) -> Iterator[Question]:
