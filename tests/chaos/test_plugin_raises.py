@@ -128,12 +128,12 @@ class Points(
     Signs,
     EnqueueExtensions,
 ):
-    normalizes = changes_assumed_pods = effect_free = True
+    changes_assumed_pods = effect_free = True
     #: Whether it rejects the first pod at Permit.
     rejects = False
     pre_enqueue = pre_filter = add_pod = remove_pod = filter = pre_score = reserve = unreserve = hint = nothing
     pre_bind = post_bind = nothing_later
-    signs_nothing = sign_version = skips = reserves_nothing = no
+    sign_version = ignores = no
 
     def post_filter(self, state, pod, diagnosis):
         return PostFilterResult(unschedulable())
@@ -186,7 +186,7 @@ class ByNode(NodeFilterPlugin, NodeScorePlugin, Signs):
 class Counts(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, CountsPods, Signs):
     reads = Reads.CLUSTER_PODS
     pre_filter = filter = pre_score = nothing
-    score, filter_holds, score_holds, untouched_by = Points.score, yes, yes, no
+    score, filter_holds, score_holds, batch_state = Points.score, yes, yes, nothing
 
     def reads_objects(self, pod):
         return ()
@@ -356,10 +356,10 @@ LOGGED = [
 ]
 #: Declarations: they do not hold if they raise, and the plugin is called in full.
 DECLARATIONS = [
-    (Points, single_pods, "signs_nothing sign_version skips reserves_nothing"),
+    (Points, single_pods, "sign_version ignores"),
     (Points, a_question, "hint"),
     (Counts, single_pods, "reads_objects filter_holds score_holds"),
-    (Counts, a_gang, "untouched_by"),
+    (Counts, a_gang, "batch_state"),
     (Permits, a_gang, "quorum"),
     (Equal, a_gang_that_does_not_fit, "repeats repeated"),
 ]

@@ -10,13 +10,14 @@ from click.testing import CliRunner
 import stowplan.plugins
 from stowplan.app.cli.main import cli
 from stowplan.plugins import Reads
-from stowplan.scheduler.framework.interface import EXTENSION_POINTS
+from stowplan.scheduler.framework.interface import ABOUT, EXTENSION_POINTS
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.paths import ROOT
 
 GUIDE = (ROOT / "docs/extend/plugins.md").read_text(encoding="utf-8")
-BLOCKS = [block.group(1) for block in re.finditer(r"^```python\n(.*?)^```$", GUIDE, re.MULTILINE | re.DOTALL)]
+DECLARATIONS = (ROOT / "docs/extend/declarations.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE + DECLARATIONS, re.MULTILINE | re.DOTALL)
 
 
 def run(block):
@@ -46,12 +47,14 @@ def test_bad_arguments_are_reported_as_in_the_guide(args):
 
 
 def test_every_extension_point_and_kind_of_reading_is_listed():
-    for name in (*EXTENSION_POINTS, *(f"Reads.{member.name}" for member in Reads)):
+    for name in EXTENSION_POINTS:
         assert f"`{name}`" in GUIDE, name
+    for name in (*(f"Reads.{member.name}" for member in Reads), *(ABOUT.keys() - {"guaranteed_feasible_sets"})):
+        assert name in DECLARATIONS, name
 
 
 def test_classes_named_in_the_guide_can_be_imported():
-    named = set(re.findall(r"`([A-Z]\w+(?:Plugin|Signed|Extensions|Pods|Info|State|Result))`", GUIDE))
+    named = set(re.findall(r"`([A-Z]\w+(?:Plugin|Signed|Extensions|Pods|Info|State|Result))`", GUIDE + DECLARATIONS))
     assert named
     assert sorted(named - set(stowplan.plugins.__all__)) == []
 

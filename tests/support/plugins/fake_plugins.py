@@ -61,8 +61,6 @@ class _Score(_Scripted, NodeScorePlugin):
 
 
 class _Normalize(_Score):
-    normalizes = True
-
     def normalize(self, state, pod, scores, feasible):
         return answer_of(self.answers["normalize"], state, pod, scores, feasible)
 

@@ -122,8 +122,6 @@ class Everywhere(
     SignPlugin,
     EnqueueExtensions,
 ):
-    normalizes = True
-
     def pre_enqueue(self, pod):
         self.maybe("preEnqueue", pod)
 

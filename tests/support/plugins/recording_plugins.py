@@ -67,7 +67,6 @@ class Recording(
     """Implements every point of a single pod; `answers` has each method's answer or exception."""
 
     name = "Recording"
-    normalizes = True
     log: list = []  # noqa: RUF012 - each recorder has its own
     answers: dict = {}  # noqa: RUF012
 

@@ -56,7 +56,6 @@ class Crowd(NodeScorePlugin, ShapeSigned):
     """Counts the pods of the whole cluster; declares only that it might."""
 
     name = "Crowd"
-    normalizes = True
 
     def score_node(self, state, pod, node):
         return len(node.pods) * len(self.handle.cluster.placed_pods())

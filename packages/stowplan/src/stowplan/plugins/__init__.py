@@ -15,7 +15,8 @@ Results            Status (None is success), unschedulable, unresolvable, error,
 Context            Handle, CycleState, PodInfo, NodeInfo, Nodes
 Events             EnqueueExtensions, ClusterEventWithHint, on, queue_if, Hint
 Requests           Bind, Create, Update, Patch, Delete, Read and Wait, for generators in PreBind, Bind and PostBind
-Reuse of results   Reads, CountsPods, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects
+Reuse of results   Reads, CountsPods, BatchState, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects; see
+                   docs/extend/declarations.md
 Explanations       Explanation, Remedy, Change, Dial
 """
 
@@ -24,6 +25,7 @@ from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDep
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, Participant
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
+from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import (
@@ -114,6 +116,7 @@ __all__ = [
     "SKIP",
     "UNSCHEDULABLE_POD",
     "Action",
+    "BatchState",
     "Bind",
     "BindPlugin",
     "Change",

@@ -27,12 +27,11 @@ _POINTS = {
     "pre_enqueue": "PreEnqueue",
     "less": "QueueSort",
     "sign_pod": "SignPod",
-    "signs_nothing": "SignPod",
     "sign_version": "SignPod",
     "aggregate_key": "AggregateKey",
     "reads_objects": "ReadsObjects",
+    "ignores": "Ignores",
     "pre_filter": "PreFilter",
-    "skips": "Skips",
     "shift_pods": "AddPod and RemovePod",
     "add_pod": "AddPod",
     "remove_pod": "RemovePod",
@@ -46,11 +45,10 @@ _POINTS = {
     "pre_score": "PreScore",
     "score": "Score",
     "score_holds": "ScoreHolds",
-    "untouched_by": "UntouchedBy",
+    "batch_state": "BatchState",
     "normalize": "NormalizeScore",
     "assumed": "Assumed",
     "reserve": "Reserve",
-    "reserves_nothing": "ReservesNothing",
     "unreserve": "Unreserve",
     "permit": "Permit",
     "quorum": "Quorum",
@@ -62,8 +60,8 @@ _POINTS = {
     "bind_answer": "Bind",
     "close": "Close",
 }
-#: Not called: their results are not checked, and change on purpose, so that only in-tree plugins can give them.
-_IN_TREE_ONLY = ("guaranteed_feasible_sets", "batch_state")
+#: Not called: its results cannot be checked, so that only in-tree plugins can give them.
+_IN_TREE_ONLY = "guaranteed_feasible_sets"
 _ASYNCHRONOUS = {"pre_bind": "PreBind", "bind": "Bind", "post_bind": "PostBind"}
 _REGISTERING = "events_to_register"
 _EVENTS = "EventsToRegister"
@@ -128,10 +126,11 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
             # Each step is guarded, not the waits between them.
             guarding = _stepwise if isgeneratorfunction(method) else _guarded
             members[name] = guarding(guard, plugin.name, point, method)
-    members |= {name: getattr(interface.CountsPods, name) for name in _IN_TREE_ONLY if _is_own(plugin, name)}
-    if issubclass(plugin, interface.QueueSortPlugin):
-        # Explicitly, as it would be reset because of the new `less`.
-        members["by_priority_and_time"] = plugin.by_priority_and_time
+    if _is_own(plugin, _IN_TREE_ONLY):
+        members[_IN_TREE_ONLY] = interface.CountsPods.guaranteed_feasible_sets
+    # Explicitly, as they would be reset because of the new methods.
+    kept = (name for name in interface.ABOUT if name not in members and hasattr(plugin, name))
+    members |= {name: getattr(plugin, name) for name in kept}
     for name, point in _ASYNCHRONOUS.items():
         if _is_own(plugin, name):
             method = getattr(plugin, name)

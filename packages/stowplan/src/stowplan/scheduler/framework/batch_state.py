@@ -50,5 +50,9 @@ class BatchState(PlainStruct, frozen=True, eq=False):
     """The Filter refuses what any of `refusals` does."""
 
     refusals: Sequence[BatchFilterState] = ()
-    #: None: Score is untouched, as if `untouched_by` were true for it.
+    #: None: the pods do not change the scores.
     scores: BatchScoreState | None = None
+
+    @property
+    def changes_nothing(self) -> bool:
+        return not self.refusals and self.scores is None

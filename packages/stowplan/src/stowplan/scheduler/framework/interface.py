@@ -68,11 +68,20 @@ class Reads(Enum):
     ANYTHING = "anything"
 
 
-def _not_inherited(cls: type, promise: str, default: Callable[..., Any] | bool, *, unless: tuple[str, ...]) -> None:
-    """Reset an inherited declaration about a method if the class overrides the method but not the declaration."""
-    own = vars(cls)
-    if promise not in own and any(name in own for name in unless):
-        setattr(cls, promise, default)
+#: Declaration -> the methods that it is about. A class that overrides one of these does not inherit the declaration.
+ABOUT = {
+    "aggregate_key": ("filter", "score"),
+    "batch_state": ("pre_filter", "filter", "pre_score", "score", "normalize"),
+    "by_priority_and_time": ("less",),
+    "guaranteed_feasible_sets": ("pre_filter", "filter"),
+    "ignores": ("pre_filter", "pre_score", "sign_pod", "reserve", "unreserve", "pre_bind"),
+    "in_range": ("score", "normalize"),
+    "normalizes_by_bounds": ("normalize",),
+    "pods_only_take_room": ("pre_filter", "filter", "reserve", "permit"),
+    "quorum": ("permit",),
+    "repeats": ("post_filter",),
+    "sign_version": ("sign_pod",),
+}
 
 
 class Plugin(ABC):
@@ -106,7 +115,19 @@ class Plugin(ABC):
 
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
-        _not_inherited(cls, "aggregate_key", Plugin.aggregate_key, unless=("filter", "score"))
+        own = vars(cls)
+        for name, methods in ABOUT.items():
+            if name not in own and hasattr(cls, name) and not own.keys().isdisjoint(methods):
+                # The default is that of the class that introduces it.
+                setattr(cls, name, next(vars(base)[name] for base in reversed(cls.__mro__) if name in vars(base)))
+
+    def ignores(self, shape: PodShape) -> bool:
+        """Whether the plugin has nothing to do for pods of the shape, so that it need not be called for them.
+
+        That is: PreFilter and PreScore return Skip, `sign_pod` returns {}, Reserve succeeds and keeps nothing outside
+        the pod's CycleState, and PreBind does nothing. Reset in a subclass that overrides one of these methods.
+        """
+        return False
 
     def aggregate_key(self, pod: PodInfo) -> Hashable:
         """For `Reads.NODE_SUMS`: what the result depends on besides the node. Pods with equal values share results.
@@ -161,11 +182,6 @@ class QueueSortPlugin(Plugin):
     #: pods without calling it, and knows which pods are equals. Reset in a subclass that overrides `less`.
     by_priority_and_time: ClassVar[bool] = False
 
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        if "less" in vars(cls) and "by_priority_and_time" not in vars(cls):
-            cls.by_priority_and_time = False
-
     @abstractmethod
     def less(self, a: Any, b: Any) -> bool:
         """Whether queued pod `a` should be scheduled before `b`."""
@@ -182,34 +198,16 @@ class PreFilterPlugin(Plugin):
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         """Prepare the attempt. Skip disables the plugin's Filter for this pod; a rejection ends the attempt."""
 
-    def skips(self, shape: PodShape) -> bool:
-        """Whether `pre_filter` always returns Skip for pods of the shape.
 
-        Reset in a subclass that overrides `pre_filter`.
-        """
-        return False
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        _not_inherited(cls, "skips", PreFilterPlugin.skips, unless=("pre_filter",))
-
-
-class CountsPods(ABC):
+class CountsPods(Plugin):
     """For plugins that read pods on any node (`Reads.CLUSTER_PODS`): reports whether their state is still valid."""
 
-    @abstractmethod
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
         """Whether PreFilter and Filter would return the same results again."""
+        return False
 
-    @abstractmethod
     def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
         """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
-
-    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-        """Whether the state stays valid whatever pods of these shapes are added, and whichever nodes are feasible.
-
-        Called while the state is valid. Return False if in doubt.
-        """
         return False
 
     def guaranteed_feasible_sets(
@@ -224,7 +222,8 @@ class CountsPods(ABC):
     def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
         """The results for pods of these shapes, equal to this one, that are placed one after the other.
 
-        None: unknown. Called after the pod was filtered and scored. Not checked, so this is for in-tree plugins.
+        `BatchState()`: they stay as they are, whichever nodes are feasible. None: unknown. Called after the pod was
+        filtered and scored. Other results are not checked, so only in-tree plugins may return them.
         """
         return None
 
@@ -313,10 +312,6 @@ class PostFilterPlugin(Plugin):
     def repeated(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> None:
         """Notifies that these pods got the same result; for plugins that count or log their results."""
 
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        _not_inherited(cls, "repeats", PostFilterPlugin.repeats, unless=("post_filter",))
-
     def preemption(self, result: PostFilterResult) -> Preemption | None:
         """Explain the result: the candidates, or why preemption does not help; None: nothing to add.
 
@@ -362,8 +357,8 @@ class PreScorePlugin(Plugin):
 
 
 class ScorePlugin(Plugin):
-    #: Whether `normalize` does anything; if not, raw scores must be within 0…100.
-    normalizes: ClassVar[bool] = False
+    #: Whether the class defines `normalize`; if not, raw scores must be within 0…100. Set by the framework.
+    normalizes: bool = False
     #: Whether scores are always in range, so that they are not checked.
     in_range: ClassVar[bool] = False
     #: Whether `normalize` depends on the feasible nodes only through their lowest and highest score.
@@ -372,10 +367,6 @@ class ScorePlugin(Plugin):
     @abstractmethod
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
         """Score every node of the view. Scores of nodes that are not candidates are ignored."""
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        _not_inherited(cls, "normalizes_by_bounds", default=False, unless=("normalize",))
 
     def normalize(
         self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
@@ -417,18 +408,6 @@ class ReservePlugin(Plugin):
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         """Undo `reserve`. Must be idempotent, and may be called without a prior `reserve`."""
 
-    def reserves_nothing(self, shape: PodShape) -> bool:
-        """Whether `reserve` always succeeds for pods of the shape, and reserves nothing outside the pod's CycleState.
-
-        If the plugin also has a `pre_bind`, that must do nothing for these pods. Reset in a subclass that overrides
-        `reserve` or `unreserve`.
-        """
-        return False
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        _not_inherited(cls, "reserves_nothing", ReservePlugin.reserves_nothing, unless=("reserve", "unreserve"))
-
 
 class PermitPlugin(Plugin):
     @abstractmethod
@@ -442,10 +421,6 @@ class PermitPlugin(Plugin):
         that number on it only approves. Reset in a subclass that overrides `permit`.
         """
         return None
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        _not_inherited(cls, "quorum", PermitPlugin.quorum, unless=("permit",))
 
 
 class PreBindPreFlightResult(PlainStruct, frozen=True):
@@ -501,13 +476,6 @@ class SignPlugin(Plugin):
         equal templates and fragments share results. Return a rejection if the pod cannot share results.
         """
 
-    def signs_nothing(self, shape: PodShape) -> bool:
-        """Whether `sign_pod` always returns {} for pods of the shape; it is then not called for them.
-
-        Reset in a subclass that overrides `sign_pod`.
-        """
-        return False
-
     def sign_version(self, pod: PodInfo) -> Hashable:
         """The version of what `sign_pod` depends on beyond the pod's shape.
 
@@ -515,11 +483,6 @@ class SignPlugin(Plugin):
         in a subclass that overrides `sign_pod`.
         """
         return None
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        _not_inherited(cls, "signs_nothing", SignPlugin.signs_nothing, unless=("sign_pod",))
-        _not_inherited(cls, "sign_version", SignPlugin.sign_version, unless=("sign_pod",))
 
 
 class ShapeSigned(SignPlugin):

@@ -8,12 +8,13 @@ import time
 from collections import Counter
 from contextlib import asynccontextmanager
 
+import numpy as np
 import pytest
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded, guarded_plugin
 from stowplan.drivers.hang_guard.hang_guard import HangGuard, PluginTimeoutError
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
-from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin
+from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin, ScorePlugin
 from stowplan.scheduler.framework.interface import extension_points
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
@@ -462,12 +463,27 @@ def test_declarations_of_a_queue_sort_are_kept(declared):
     assert guarded_plugin(Sorting, HangGuard()).by_priority_and_time is declared
 
 
+def test_declarations_about_methods_are_kept():
+    class Scoring(ScorePlugin):
+        name = "Scoring"
+        normalizes_by_bounds = True
+
+        def score(self, state, pod, nodes):
+            return np.zeros(len(nodes), np.int64)
+
+        def normalize(self, state, pod, scores, feasible):
+            return scores
+
+    assert guarded_plugin(Scoring, HangGuard()).normalizes_by_bounds
+    assert Scoring.normalizes_by_bounds
+
+
 def test_every_method_that_plugins_define_is_guarded():
     """Otherwise a new method of the interface would hang unguarded."""
     from stowplan.drivers.hang_guard import guarded_plugins
     from stowplan.scheduler.framework import interface
 
-    alone = {guarded_plugins._REGISTERING, guarded_plugins._EXPLAINING, *guarded_plugins._IN_TREE_ONLY}
+    alone = {guarded_plugins._REGISTERING, guarded_plugins._EXPLAINING, guarded_plugins._IN_TREE_ONLY}
     known = {*guarded_plugins._POINTS, *guarded_plugins._ASYNCHRONOUS, *alone}
     by_loop = {"filter_node", "score_node"}
     kinds = [

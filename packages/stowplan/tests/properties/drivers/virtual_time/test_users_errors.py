@@ -52,7 +52,6 @@ class Fails(
     """Raises for the pod named bad in the method that the test selects."""
 
     name = "Fails"
-    normalizes = True
     method = ""
     failure = None
 

@@ -28,7 +28,7 @@ from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE, Score, Scor
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState, BatchState
 from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import FilterPlugin, Reads
+from stowplan.scheduler.framework.interface import FilterPlugin, Plugin, Reads
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 
@@ -330,7 +330,7 @@ def batch_states(
     counters = framework.pod_counters
     for plugin in framework.cluster_dependent_pre_filters:
         counter = counters.get(plugin.name)
-        if counter is None and not all(declares(plugin.skips, shape) for shape in shapes):
+        if counter is None and not _ignores(plugin, shapes):
             return None
     if any(plugin.name not in counters for plugin in framework.cluster_dependent_pre_scores):
         return None
@@ -343,11 +343,17 @@ def batch_states(
     # A plugin may be enabled at PreFilter or PreScore alone.
     filtering, scoring = ({plugin.name for plugin in plugins} for plugins in (framework.filter, framework.score))
     for name, counter in counters.items():
-        if declares(counter.untouched_by, state, pod, shapes):
+        if _ignores(counter, shapes):
             continue
         ahead = call(counter.batch_state, state, pod, shapes, check=None, failed=nothing)
         if ahead is None:
             return None
         refusals = ahead.refusals if name in filtering else ()
-        found[name] = BatchState(refusals, ahead.scores if name in scoring else None)
+        left = BatchState(refusals, ahead.scores if name in scoring else None)
+        if not left.changes_nothing:
+            found[name] = left
     return found
+
+
+def _ignores(plugin: Plugin, shapes: Collection[PodShape]) -> bool:
+    return all(declares(plugin.ignores, shape) for shape in shapes)

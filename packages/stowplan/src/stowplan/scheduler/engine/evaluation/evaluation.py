@@ -166,7 +166,7 @@ class Evaluation:
         for plugin in self._framework.cluster_dependent_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
-                still = all(declares(plugin.skips, shape) for shape in shapes)
+                still = all(declares(plugin.ignores, shape) for shape in shapes)
             else:
                 still = declares(counter.filter_holds, filtering.state, pod)
             if not still:
@@ -251,7 +251,7 @@ class Evaluation:
         if self._cluster.nominator or self.score(pod, feasible).error is not None:
             return None
         counters = framework.pod_counters
-        moving = [plugin for plugin in framework.cluster_dependent_pre_filters if not plugin.skips(pod.shape)]
+        moving = [plugin for plugin in framework.cluster_dependent_pre_filters if not plugin.ignores(pod.shape)]
         active = [plugin for plugin in framework.active_filters(state) if plugin.name not in counters]
         if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
             return None

@@ -99,7 +99,7 @@ class Filtering(Fold[PreFilterPlugin]):
         self._columns, self._failed_without_nodes, self.error = {}, None, None
         if self._shared is not None:
             framework = self._framework
-            # Pods of one signature have the same answer to `skips`.
+            # Pods of one signature have the same answer to `ignores`.
             moving = framework.applicable_plugins(pod.shape).cluster_dependent_pre_filters
             self._watch(pod, (*framework.pre_filter, *framework.filter), moving)
         nodes = Nodes(self._cluster)

@@ -102,7 +102,7 @@ def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int
 def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
     """Whether Reserve has nothing to do for any of these pods."""
     shapes = {pod.shape for pod in pods}
-    return all(declares(plugin.reserves_nothing, shape) for plugin in framework.reserve for shape in shapes)
+    return all(declares(plugin.ignores, shape) for plugin in framework.reserve for shape in shapes)
 
 
 def quorum_of(framework: Framework, pod: PodInfo) -> int | None:

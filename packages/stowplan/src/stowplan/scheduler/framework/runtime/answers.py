@@ -18,6 +18,7 @@ import numpy as np
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes, unwritable
 from stowplan.scheduler.framework import interface
+from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan
 from stowplan.scheduler.framework.interface import Placement, PostFilterPlugin, PostFilterResult, PreFilterResult
 from stowplan.scheduler.framework.rejections import Entry, Rejections
@@ -199,11 +200,22 @@ def _all_names(names: Iterable[object]) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
+def _batched(method: Method) -> Method:
+    @wraps(method)
+    def checked(plugin: Any, *args: Any) -> Any:
+        answer = method(plugin, *args)
+        # What else in-tree plugins return is updated with each pod, and cannot be checked.
+        return answer if isinstance(answer, BatchState) and answer.changes_nothing else None
+
+    return checked
+
+
 def _unchecked(answer: object, nodes: Nodes) -> object:
     return answer
 
 
 _CHECKS: dict[str, Callable[[Method], Method]] = {
+    "batch_state": _batched,
     "pre_filter": _on_nodes(_pre_filtered),
     "filter": _on_nodes(_filtered),
     "pre_score": _on_nodes(_unchecked),

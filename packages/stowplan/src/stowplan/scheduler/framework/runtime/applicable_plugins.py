@@ -1,8 +1,8 @@
 """The plugins of a profile that have to be called for pods of a given shape, per extension point.
 
 Most pods have neither claims nor devices. A plugin for those can declare once for all pods of a shape that it does not
-apply to them (`skips`, `reserves_nothing`, `signs_nothing`), and is then not called. A full run of PreFilter and Filter
-over all nodes still calls it, because its Skip is recorded there.
+apply to them (`ignores`), and is then not called. A full run of PreFilter and Filter over all nodes still calls it,
+because its Skip is recorded there.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.framework.boundary import declares
-from stowplan.scheduler.framework.interface import Plugin, PreBindPlugin, PreFilterPlugin, ReservePlugin, SignPlugin
+from stowplan.scheduler.framework.interface import PreBindPlugin, PreFilterPlugin, ReservePlugin, SignPlugin
 
 
 class ApplicablePlugins(NamedTuple):
@@ -35,15 +35,11 @@ class ApplicablePlugins(NamedTuple):
 
     def by(self, shape: PodShape) -> ApplicablePlugins:
         """The subset of these plugins that applies to pods of the shape."""
-        signing = [not declares(plugin.signs_nothing, shape) for plugin in self.signers]
+        signing = [not declares(plugin.ignores, shape) for plugin in self.signers]
         return ApplicablePlugins(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
             sum(1 << i for i, signs in enumerate(signing) if signs),
-            tuple(p for p in self.cluster_dependent_pre_filters if not declares(p.skips, shape)),
-            tuple(p for p in self.reserve if not _reserves_nothing(p, shape)),
-            tuple(p for p in self.pre_bind if not _reserves_nothing(p, shape)),
+            tuple(p for p in self.cluster_dependent_pre_filters if not declares(p.ignores, shape)),
+            tuple(p for p in self.reserve if not declares(p.ignores, shape)),
+            tuple(p for p in self.pre_bind if not declares(p.ignores, shape)),
         )
-
-
-def _reserves_nothing(plugin: Plugin, shape: PodShape) -> bool:
-    return isinstance(plugin, ReservePlugin) and declares(plugin.reserves_nothing, shape)

@@ -81,6 +81,8 @@ class ProfilePlugins:
         for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
             plugin.reads = trusted_reads(plugin)
+            if isinstance(plugin, ScorePlugin):
+                plugin.normalizes = type(plugin).normalize is not ScorePlugin.normalize
 
     def _arrange(self) -> None:
         """Build the lists of enabled plugins, per extension point, in the profile's order."""

@@ -135,7 +135,7 @@ class DynamicResources(
     short_name = "devices"
     # The claims' requirements are in the signature; everything else is lookup objects (`reads_objects`).
     reads = Reads.NODES
-    normalizes = normalizes_by_bounds = True
+    normalizes_by_bounds = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
@@ -159,13 +159,13 @@ class DynamicResources(
     def inventory(self) -> Inventory:
         return self.finding.inventory
 
-    def _needs_devices(self, shape: PodShape) -> bool:
-        """Whether pods of the shape may have claims, or extended resources backed by devices."""
+    def ignores(self, shape: PodShape) -> bool:
+        """Pods of the shape have neither claims nor extended resources that may be backed by devices."""
         if not self._enabled:
-            return False
-        if shape.pod.spec.resource_claims:
             return True
-        return self.features.extended_resources and bool(extended_names(shape))
+        if shape.pod.spec.resource_claims:
+            return False
+        return not (self.features.extended_resources and extended_names(shape))
 
     # -- the pod ------------------------------------------------------------------------------------------------------
 
@@ -189,12 +189,9 @@ class DynamicResources(
             return unresolvable(e.reason)
         return None if known.demand else SKIP
 
-    def signs_nothing(self, shape: PodShape) -> bool:
-        return not self._needs_devices(shape)
-
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         # The reference does not sign pods with claims, so they share no results there.
-        if not self._needs_devices(pod.shape):
+        if self.ignores(pod.shape):
             return {}
         try:
             found: dict[str, Any] = {"claims": self.demands.of(pod)}
@@ -208,7 +205,7 @@ class DynamicResources(
             return unschedulable(str(e))
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        if not self._needs_devices(pod.shape):
+        if self.ignores(pod.shape):
             return ()
         try:
             demand = self.demands.of(pod)
@@ -349,7 +346,7 @@ class DynamicResources(
         """The pod with its node-allocatable resources, so that they are counted on the node."""
         statuses: tuple[NodeAllocatableResourceClaimStatus, ...] = ()
         row = self.handle.cluster.table.row_of.get(node_name)
-        if row is not None and self._needs_devices(pod.shape):
+        if row is not None and not self.ignores(pod.shape):
             try:
                 for asked in self.finding.asked_on(pod, row):
                     self.inventory.refresh()
@@ -400,7 +397,7 @@ class DynamicResources(
         return PostFilterResult(unschedulable(STILL_UNSCHEDULABLE))
 
     def repeats(self, result: PostFilterResult, pods: Sequence[PodInfo]) -> bool:
-        return not any(self._needs_devices(pod.shape) for pod in pods)
+        return all(self.ignores(pod.shape) for pod in pods)
 
     def _in_the_way(self, pod: PodInfo, diagnosis: Diagnosis) -> Iterator[ResourceClaim]:
         """The pod's claims whose allocated devices restrict the nodes."""
@@ -483,11 +480,8 @@ class DynamicResources(
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
 
-    def reserves_nothing(self, shape: PodShape) -> bool:
-        return not self._needs_devices(shape)
-
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        return self._reserving.reserve(state, pod, node_name) if self._needs_devices(pod.shape) else None
+        return None if self.ignores(pod.shape) else self._reserving.reserve(state, pod, node_name)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
         self._reserving.unreserve(state, pod, node_name)

@@ -130,7 +130,6 @@ class InterPodAffinity(
     declaration = DECLARATION
     short_name = "pod affinity"
     reads = Reads.CLUSTER_PODS
-    normalizes = True
     in_range = True
 
     def __init__(self, args: InterPodAffinityArgs, handle: Handle) -> None:
@@ -246,7 +245,8 @@ class InterPodAffinity(
             return self._ignore_existing
         return self._still(found)
 
-    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+    def _unaffected(self, state: CycleState, shapes: Collection[PodShape]) -> bool:
+        """Whether pods of these shapes do not change the results."""
         if any(shape.has_pod_affinity for shape in shapes):
             # They may be the first to hold a term.
             return False
@@ -284,6 +284,8 @@ class InterPodAffinity(
         return [rows]
 
     def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
+        if self._unaffected(state, shapes):
+            return BatchState()
         filters: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
         if filters is None or any(shape.template is not pod.shape.template for shape in shapes):
             return None

@@ -74,7 +74,6 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
     short_name = "service"
     #: Any pod or service may change the anchor. Few profiles have this plugin, so it is recomputed in each cycle.
     reads = Reads.ANYTHING
-    normalizes = True
 
     def __init__(self, args: LegacyServiceAffinityArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)

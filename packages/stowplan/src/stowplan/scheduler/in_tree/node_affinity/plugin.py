@@ -72,7 +72,7 @@ class NodeAffinity(
     declaration = DECLARATION
     short_name = "node affinity"
     reads = Reads.NODES
-    normalizes = normalizes_by_bounds = True
+    normalizes_by_bounds = True
 
     def __init__(self, args: NodeAffinityArgs | None, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -13,7 +13,7 @@ Upstream: pkg/scheduler/framework/plugins/nodevolumelimits.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -110,7 +110,7 @@ class NodeVolumeLimits(
         state.write(_STATE, _Worlds(self._columns.version))
         return None
 
-    def skips(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return shape.volume_uses == ()
 
     def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
@@ -151,15 +151,6 @@ class NodeVolumeLimits(
                 used = 0 if counts is None else counts[row]
                 over[i] = over[i] or bool(new and used + new > limits[row])
         return over
-
-    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
-        return True
-
-    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
-        return state.get(_STATE) is None and all(shape.volume_uses == () for shape in shapes)
-
-    def signs_nothing(self, shape: PodShape) -> bool:
-        return shape.volume_uses == ()
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Volumes that are attached somewhere by name; of the others the number per driver."""

@@ -139,7 +139,6 @@ class PodTopologySpread(
     declaration = DECLARATION
     short_name = "spread"
     reads = Reads.CLUSTER_PODS
-    normalizes = True
     in_range = True
 
     def __init__(self, args: PodTopologySpreadArgs, handle: Handle) -> None:
@@ -185,7 +184,7 @@ class PodTopologySpread(
             honor_taints=(constraint.node_taints_policy or "Ignore") == "Honor",
         )
 
-    def signs_nothing(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return not self._defaults and not shape.pod.spec.topology_spread_constraints
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
@@ -296,7 +295,8 @@ class PodTopologySpread(
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
         return found is None or (not feasible_moved and self._still(found.versions))
 
-    def untouched_by(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> bool:
+    def _unaffected(self, state: CycleState, shapes: Collection[PodShape]) -> bool:
+        """Whether pods of these shapes do not change the results."""
         if state.get(PRE_SCORE_KEY) is not None:
             # The set of domains depends on the feasible nodes.
             return False
@@ -313,6 +313,8 @@ class PodTopologySpread(
         return guaranteed_feasible_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
 
     def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
+        if self._unaffected(state, shapes):
+            return BatchState()
         refusals = self._refusals_ahead(state, shapes)
         if refusals is None or state.get(PRE_SCORE_KEY) is None:
             return None if refusals is None else BatchState(refusals)

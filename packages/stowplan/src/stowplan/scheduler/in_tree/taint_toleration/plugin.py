@@ -53,7 +53,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
     declaration = DECLARATION
     short_name = "taints"
     reads = Reads.NODES
-    normalizes = normalizes_by_bounds = True
+    normalizes_by_bounds = True
 
     @property
     def _comparison_operators(self) -> bool:

@@ -134,7 +134,7 @@ class VolumeBinding(
         self._claims = pod.pod, stamp, claims
         return claims
 
-    def signs_nothing(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return not shape.has_claims
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
@@ -223,9 +223,6 @@ class VolumeBinding(
         return nodes.take(self._scorer.scores(known.claims.delayed, judgement, self.volumes))
 
     # -- Reserve ------------------------------------------------------------------------------------------------------
-
-    def reserves_nothing(self, shape: PodShape) -> bool:
-        return not shape.has_claims
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         reserved = Reserved()

@@ -75,12 +75,12 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
     # cycle, and need not declare its objects.
     reads = Reads.ANYTHING
 
-    def skips(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return not shape.claim_names and not shape.disks
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         shape = pod.shape
-        if self.skips(shape):
+        if self.ignores(shape):
             return SKIP
         lonely = set()
         for name in shape.claim_names:
@@ -98,9 +98,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
 
     def _claim(self, shape: PodShape, name: str) -> PersistentVolumeClaim | None:
         return self.handle.cluster.objects.get(PersistentVolumeClaim, f"{shape.namespace}/{name}")
-
-    def signs_nothing(self, shape: PodShape) -> bool:
-        return not shape.claim_names
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
         """Names of ReadWriteOncePod and missing claims; others do not matter here."""

@@ -77,7 +77,7 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
         state.write(PRE_FILTER_STATE, demands)
         return None
 
-    def signs_nothing(self, shape: PodShape) -> bool:
+    def ignores(self, shape: PodShape) -> bool:
         return not shape.claim_names
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:

@@ -146,7 +146,6 @@ class SameRawScores(PreScorePlugin, ScorePlugin, ShapeSigned, ReadsNoObjects, Co
 
     name = "SameRawScores"
     reads = Reads.CLUSTER_PODS
-    normalizes = True
 
     def pre_score(self, state, pod, nodes):
         state.write(self.name, len(self.handle.cluster.placed_pods()))

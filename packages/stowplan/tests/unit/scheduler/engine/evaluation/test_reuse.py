@@ -156,7 +156,6 @@ class KeepsScores(Keeps, ScorePlugin):
 
 class NormalizesInPlace(KeepsScores):
     name = "NormalizesInPlace"
-    normalizes = True
 
     def normalize(self, state, pod, scores, feasible):
         scores //= 1 + np.count_nonzero(feasible) % 3
@@ -168,7 +167,6 @@ class NormalizesAgain(KeepsScores):
     """Overwrites what it was given and returned before."""
 
     name = "NormalizesAgain"
-    normalizes = True
 
     def normalize(self, state, pod, scores, feasible):
         for array in self.normalized:

@@ -74,7 +74,6 @@ class Narrow(PreFilterPlugin, ShapeSigned):
 
 class ByName(NodeScorePlugin, ShapeSigned):
     name = "ByName"
-    normalizes = True
 
     def score_node(self, state, pod, node):
         return int(node.name[1:]) * 7 % 5

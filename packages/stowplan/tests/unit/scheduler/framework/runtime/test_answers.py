@@ -18,6 +18,7 @@ from stowplan.plugins import (
     ScorePlugin,
     ShapeSigned,
 )
+from stowplan.scheduler.in_tree.node_resources_fit.plugin import NodeResourcesFit
 from stowplan.testing import a_node, a_pod
 from support.scheduling.groups import a_group
 
@@ -111,7 +112,6 @@ class Odd(FilterPlugin, ShapeSigned):
 
 class OddScore(ScorePlugin, ShapeSigned):
     name = "Odd"
-    normalizes = True
 
     def score(self, state, pod, nodes):
         self.args = np.zeros(len(nodes), np.int64) if self.args is None else self.args
@@ -133,11 +133,30 @@ def test_a_plugin_may_refill_its_buffer_for_the_next_pod(plugin):
     assert found[0] == found[1] == (["n1", "n0"] if plugin is Odd else ["n0", "n1"]) * 3
 
 
+class FarOut(NodeResourcesFit):
+    """Scores of its base are in range, those of its own are not."""
+
+    name = "Odd"
+
+    def score(self, state, pod, nodes):
+        return super().score(state, pod, nodes) + 1000
+
+
+def test_scores_are_checked_if_they_are_not_those_that_were_declared_to_be_in_range():
+    [decision] = a_cluster(FarOut).schedule([a_pod("a").obj()])
+    assert 'plugin "Odd" returns an invalid score' in decision.message
+
+
+def test_a_plugin_that_defines_normalize_need_not_declare_it():
+    scores = a_cluster(OddScore, NODES[:2]).explain(a_pod("a").obj()).to_dict()["scores"]
+    assert [scores[node]["Odd"] for node in ("n0", "n1")] == [1000, 0]
+
+
 def test_masks_that_are_passed_in_are_read_only():
     def normalize(plugin, state, pod, scores, feasible):
         feasible[:] = True
 
-    plugin = made(ScorePlugin, "normalize", normalize, normalizes=True, score=lambda *args: np.zeros(3, int))
+    plugin = made(ScorePlugin, "normalize", normalize, score=lambda *args: np.zeros(3, int))
     [decision] = a_cluster(plugin).schedule([a_pod("a").obj()])
     assert "assignment destination is read-only (test_answers" in decision.message
 

@@ -72,7 +72,7 @@ class Choosy(ReservePlugin):
     def unreserve(self, state, pod, node_name):
         pass
 
-    def reserves_nothing(self, shape):
+    def ignores(self, shape):
         return "team" not in shape.labels
 
 

@@ -354,7 +354,7 @@ def silent(name, answer, *, speaks_of=()):
     class Silent(signing(name, answer)):
         asked = 0
 
-        def signs_nothing(self, shape):
+        def ignores(self, shape):
             return not any(label in shape.labels for label in speaks_of)
 
         def sign_pod(self, pod):
@@ -437,7 +437,7 @@ def own(base):
 
 def unsure():
     class Unsure(signing("P", annotated)):
-        def signs_nothing(self, shape):
+        def ignores(self, shape):
             raise RuntimeError("boom")
 
     return Unsure
