@@ -54,13 +54,15 @@ def pytest_configure(config):
 def pytest_collection(session):
     """Collects without the garbage collector: collected items stay, and scanning them takes a fifth of the time.
 
-    They are frozen afterwards, so that they are not scanned while tests run, either.
+    They are frozen afterwards, so that they are not scanned while tests run, either. What tests share stays, too: at
+    Python's default rate, looking at it takes a fifth of the time of `make test`.
     """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(5_000, 10, 100)
         gc.enable()
 
 

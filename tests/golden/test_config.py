@@ -1,10 +1,7 @@
 """Every configuration is decoded, defaulted, merged or refused as in the reference."""
 
-import pytest
-
 import stowplan
 from golden import compare
-from support.tables import every_case
 
 
 def answer_to(config):
@@ -24,11 +21,3 @@ def test_configurations_equal_the_reference():
             want = {"written": row["written"], "effective": row["effective"]}
         found += compare.differences(want, answer_to(row["config"]), f"line {n} ")
     compare.fail_on(found)
-
-
-@pytest.mark.parametrize("category", compare.CLAIMED)
-def test_the_configurations_of_recorded_clusters_load(category):
-    with every_case() as case:
-        for scenario in compare.scenarios(category):
-            with case(scenario["name"]):
-                assert stowplan.load_config(scenario["config"]).profiles

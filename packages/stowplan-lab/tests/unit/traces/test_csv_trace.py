@@ -6,6 +6,7 @@ import bz2
 import gzip
 import lzma
 import tracemalloc
+from functools import partial
 from random import Random
 
 import pytest
@@ -131,16 +132,16 @@ def test_a_file_that_is_empty(read):
         read("")
 
 
-@pytest.mark.parametrize("packer", [gzip, bz2, lzma], ids=lambda packer: packer.__name__)
-def test_compressed_and_truncated_files(tmp_path, packer):
-    """Long enough that a part of a damaged file can be read."""
+@pytest.mark.parametrize("compress", [gzip.compress, partial(bz2.compress, compresslevel=1), lzma.compress])
+def test_compressed_and_truncated_files(tmp_path, compress):
+    """Long enough that a part of a damaged file can be read: bz2 packs 100 kB at a time."""
     chance = Random(1)
-    rows = (f"p{i},{i},,1,1,,{chance.randbytes(1_200).hex()}\n" for i in range(600))
-    packed = packer.compress((HEAD + "".join(rows)).encode())
+    rows = (f"p{i},{i},,1,1,,{chance.randbytes(1_200).hex()}\n" for i in range(100))
+    packed = compress((HEAD + "".join(rows)).encode())
     file = tmp_path / "pods.csv"
     file.write_bytes(packed)
     trace = open_trace("csv", COLUMNS, tmp_path)
-    assert len(list(trace.arrivals())) == len(list(trace.arrivals())) == 600
+    assert len(list(trace.arrivals())) == len(list(trace.arrivals())) == 100
     half = len(packed) // 2
     for broken, message in (
         (packed[:half], r"pods.csv: ends in the middle of the packed data"),

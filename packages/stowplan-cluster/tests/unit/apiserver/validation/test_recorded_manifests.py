@@ -11,6 +11,7 @@ from stowplan_cluster.apiserver.tables import table_of
 from support.api.embedded import Api
 from support.api.manifest_changes import GOOD
 from support.api.wrong_manifests import OWNED, PRINTED, RECORDED, STORED, comparable, manifests, owned_by, printed_as
+from support.tables import every_case
 
 REFUSALS, OBJECTS, TABLES, OWNERS = (json.loads(file.read_text()) for file in (RECORDED, STORED, PRINTED, OWNED))
 #: Null lists and structs, which Go writes and owns, where ours have nothing; and times that are no defaults of ours.
@@ -27,9 +28,14 @@ def test_each_manifest_is_recorded():
     assert list(MANIFESTS) == list(REFUSALS)
 
 
-@pytest.mark.parametrize("title", MANIFESTS)
-def test_manifests_are_refused_or_stored_as_recorded(api, title):
-    manifest = copy.deepcopy(MANIFESTS[title])
+def test_manifests_are_refused_or_stored_as_recorded(api):
+    with every_case() as case:
+        for title, manifest in MANIFESTS.items():
+            with case(title):
+                refused_or_stored_as_recorded(api, title, copy.deepcopy(manifest))
+
+
+def refused_or_stored_as_recorded(api, title, manifest):
     resource = api.server.catalogue.of_kind(manifest["apiVersion"], manifest["kind"])
     namespace = "default" if resource.namespaced else ""
     refusals = []

@@ -11,7 +11,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import ObjectMeta, Pod, PodCondition
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.statuses import MAX_CONCURRENT_PATCHES, PodStatuses
-from support.examples import SCALE
+from support.examples import times
 from support.scheduling.scripted_effects import ScriptedEffects
 
 #: More than the concurrency limit; single pods are picked among the first few.
@@ -338,4 +338,4 @@ def _arguments(wish):
 
 
 def test_the_final_status_is_the_one_written_last():
-    run_state_machine_as_test(Machine, settings=settings(max_examples=100 * SCALE, stateful_step_count=50))
+    run_state_machine_as_test(Machine, settings=settings(max_examples=times(100), stateful_step_count=50))

@@ -13,6 +13,7 @@ from support.plugins.profiles import framework
 from support.plugins.storage import CLAIMING, EPHEMERAL, csi_node, of, pvc, resource_claim, storage
 from support.scheduling.queues import QueueHarness
 from support.scheduling.worlds import ZONE, struct
+from support.tables import every_case
 
 #: The pods that wake.
 BOTH, SELF, NONE = ("self", "twin"), ("self",), ()
@@ -367,14 +368,17 @@ def sleepers(plugin, pod):
     return harness
 
 
-@pytest.mark.parametrize(("plugin", "pod", "old", "new", "woken"), CASES)
-def test_events_of_other_objects(plugin, pod, old, new, woken):
-    harness = sleepers(plugin, pod)
-    old, new = struct(old), struct(new)
-    for event in events_of_change(old, new):
-        harness.queue.move_all(event, old, new)
-    assert tuple(name for name in BOTH if harness.place(name) == "ACTIVE") == woken
-    assert harness.problems == []
+def test_events_of_other_objects():
+    with every_case() as case:
+        for one in CASES:
+            plugin, pod, old, new, woken = one.values
+            with case(one.id):
+                harness = sleepers(plugin, pod)
+                old, new = struct(old), struct(new)
+                for event in events_of_change(old, new):
+                    harness.queue.move_all(event, old, new)
+                assert tuple(name for name in BOTH if harness.place(name) == "ACTIVE") == woken
+                assert harness.problems == []
 
 
 @pytest.mark.parametrize(
