@@ -91,7 +91,7 @@ async def run_pre_bind(framework, state, pod, node_name, groups):
 
 async def run_bind(framework, state, pod, node_name):
     calls = _Calls(framework, state, pod, node_name)
-    calls.binding.withdrawn()
+    calls.binding._bind()
     return await calls.run()
 
 

@@ -220,7 +220,7 @@ class History:
         if is_open:
             self.switches.closed_gates.discard(gate)
             opened = [info for info in self.engine.state.pending.values() if gate in info.labels]
-            self.engine.activation.activate(opened)
+            self.engine.plugins.activate(opened)
         else:
             self.switches.closed_gates.add(gate)
 

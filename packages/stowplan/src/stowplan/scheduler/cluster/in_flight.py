@@ -31,12 +31,12 @@ class _Held(NamedTuple):
 
 
 class InFlightObjects(CopiedBeforeChange):
-    def __init__(self, objects: ObjectStore) -> None:
+    def __init__(self, objects: ObjectStore, settled: Callable[[type[Any], str], None] | None) -> None:
+        """`settled` is called with kind and key when a shared copy was written, or released by one of its holders."""
         super().__init__()
         self._objects = objects
         self._held: dict[tuple[type[Any], str], _Held] = {}
-        #: Called with kind and key when a shared copy was written, or released by one of its holders.
-        self.settled: list[Callable[[type[Any], str], None]] = []
+        self._settled = settled
         objects.replacing.append(self._replacing)
 
     def __len__(self) -> int:
@@ -105,9 +105,8 @@ class InFlightObjects(CopiedBeforeChange):
             self._objects.retouched(
                 key, before if before is not None else after, after if after is not None else before
             )
-        if shared:
-            for listener in self.settled:
-                listener(kind, key)
+        if shared and self._settled is not None:
+            self._settled(kind, key)
 
     def _replacing(self, kind: type[Any], key: str, new: Any) -> None:
         held = self._held.get((kind, key))

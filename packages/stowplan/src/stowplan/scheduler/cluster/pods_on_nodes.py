@@ -49,7 +49,7 @@ _VECTOR = "ClusterState.vector"
 class PodsOnNodes:
     """Nodes and the pods on them, with all counters."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, counts_claims: bool) -> None:
         self.table = NodeTable()
         self.pods = PodTable()
         self.matches = MatchCounts(self.table.capacity)
@@ -67,8 +67,8 @@ class PodsOnNodes:
         self.claim_users: Counter[str] = Counter()
         self._placed: dict[str, PodInfo] = {}
         self._assumed: set[str] = set()
-        #: Whether resources allocated by claims count for pods (DRANodeAllocatableResources); set before the first pod.
-        self.counts_claims = False
+        #: Whether resources allocated by claims count for pods (DRANodeAllocatableResources).
+        self.counts_claims = counts_claims
         self._ghosts: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}

@@ -10,7 +10,7 @@ Upstream: pkg/scheduler/backend/cache.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
@@ -36,14 +36,15 @@ from stowplan.scheduler.cluster.transaction import Transaction, Transactions
 class ClusterState(PodsOnNodes):
     """Nodes, placed pods and lookup objects, with everything derived from them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, settled: Callable[[type[Any], str], None] | None = None, counts_claims: bool = False) -> None:
+        """`settled`: see `InFlightObjects`; None: nobody waits for it."""
         settle_allocator()
-        super().__init__()
+        super().__init__(counts_claims=counts_claims)
         self.objects = ObjectStore()
         #: The lookup objects, with the pending writes of single-request decisions.
         self.assumed = AssumedObjects(self.objects)
         #: The lookup objects, with the pending writes of decisions that take several requests.
-        self.in_flight = InFlightObjects(self.objects)
+        self.in_flight = InFlightObjects(self.objects, settled)
         self.nominator = Nominator(self.pod_info)
         #: Owners of related state register here to have it restored by transactions.
         self.transactions = Transactions()

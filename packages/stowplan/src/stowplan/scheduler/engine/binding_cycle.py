@@ -196,7 +196,10 @@ class BindingCycle(msgspec.Struct, eq=False):
         self.cycles.statuses.patch(self.attempt.pod.pod, self, nominated_node_name=self.attempt.node_name)
 
     def status_written(self, failed: Exception | None) -> None:
-        """The chosen node was written to the pod's status, or writing it failed."""
+        """The chosen node was written to the pod's status, or writing it failed; or no earlier write is in progress."""
+        if self.stage is BindingStage.WITHDRAWING:
+            self._bind()
+            return
         if failed is not None:
             text = "Failed to update the nominated node name in the binding cycle"
             _log.error(failed, text, pod=self.attempt.pod)
@@ -334,10 +337,9 @@ class BindingCycle(msgspec.Struct, eq=False):
         """Prevent a status write of an earlier attempt from taking effect after the binding."""
         self.stage = BindingStage.WITHDRAWING
         if not self.cycles.statuses.withdraw(self.attempt.pod.uid, self):
-            self.withdrawn()
+            self._bind()
 
-    def withdrawn(self) -> None:
-        """No write of the pod's status is in progress: bind."""
+    def _bind(self) -> None:
         attempt, framework = self.attempt, self.attempt.framework
         self.stage = BindingStage.BIND
         if framework.metrics is not None:

@@ -81,9 +81,7 @@ class EngineContext(PlainStruct, kw_only=True, eq=False):
     leaving: LeavingPods
     stories: Stories
     reporter: Reporter
-    #: Set once: the queue is ordered and gated by plugins, which are built with a handle that activates pods in it.
-    #: Nothing uses it before. (Upstream: SetPodActivator.)
-    queue: SchedulingQueue = None  # type: ignore[assignment]
+    queue: SchedulingQueue
 
 
 class QueueWatcher(QueueObserver):

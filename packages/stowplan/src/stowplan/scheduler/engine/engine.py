@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates, Profile
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -80,16 +80,17 @@ from stowplan.scheduler.engine.inputs import (
 )
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
-from stowplan.scheduler.engine.ports.handles import Handles
-from stowplan.scheduler.engine.ports.plugin_inputs import Driver, PluginInputs, PodActivation
+from stowplan.scheduler.engine.plugin_inputs import Driver, EffectRecorder, PluginInputs
 from stowplan.scheduler.engine.profiles import Profiles
 from stowplan.scheduler.engine.schedule_one import DecisionListener, FailureHandler, ScheduleOne, SchedulingCycle
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
 from stowplan.scheduler.framework.extender import Extender
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import NoStories, Stories
@@ -137,36 +138,46 @@ class Engine:
         outbox.now = now
         #: The offset of the wall clock from the engine's time.
         self._ahead = 0.0
-        self.plugins = PluginInputs(outbox)
         self.metrics = metrics
+        self._api, self._meter = api, meter
         self._is_stopped = False
-        self.state = ClusterState()
-        self.state.counts_claims = features.enabled("DRANodeAllocatableResources")
-        self.state.in_flight.settled.append(lambda kind, key: outbox.changed((kind.__name__, key)))
-        self.context = self._new_context(settings, Stopwatch(meter, now))
-        self.stories, self.waiting_pods = self.context.stories, self.context.waiting_pods
-        reporter = self.context.reporter
+        self.state = ClusterState(
+            settled=lambda kind, key: outbox.changed((kind.__name__, key)),
+            counts_claims=features.enabled("DRANodeAllocatableResources"),
+        )
+        self.stories = Stories(now=self.now) if settings.stories else NoStories()
+        reporter = Reporter()
+        #: By name. Empty at first: plugins are built with a handle that activates pods in the queue.
+        self.frameworks: dict[str, Framework] = {}
+        self.queue = self._new_queue(config, reporter)
+        self.plugins = PluginInputs(outbox, self.queue)
+        self.waiting_pods = WaitingPods(now=self.now, outside=self.plugins)
+        self.context = EngineContext(
+            outbox=outbox,
+            stopwatch=Stopwatch(meter, now),
+            state=self.state,
+            queue=self.queue,
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
+            leaving=LeavingPods(),
+            stories=self.stories,
+            reporter=reporter,
+        )
+        self._queue_timer = QueueTimer(self.context, second=0.0 if self._pops_from_backoff else now)
+        self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
         self.evictions = Evictions(self.context, statuses=self.statuses, metrics=metrics, now=meter.clock)
-        self.activation = PodActivation(self.context, self.plugins)
-        handles = Handles(
-            self.context,
-            self.plugins,
-            activation=self.activation,
-            evictions=self.evictions,
-            features=features,
-            random=random,
-            api=api,
-            meter=meter,
-            metrics=metrics,
-            events=settings.events,
-            wall_clock=self._wall_clock,
-        )
         self.profiles = Profiles(
-            config, registry=registry, features=features, handles=handles, extenders=extenders, reporter=reporter
+            config,
+            self.frameworks,
+            new_framework=partial(self._new_framework, registry),
+            registry=registry,
+            features=features,
+            extenders=extenders,
+            reporter=reporter,
         )
-        self.frameworks = self.profiles.in_force
-        self._begin_queue(config, features, settings, meter)
+        # As after any later change of the profiles.
+        self.queue.reconfigure(self._queue_settings(config), ())
         self.algorithm = SchedulingAlgorithm(
             self.state,
             self.frameworks,
@@ -175,7 +186,7 @@ class Engine:
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
         self._register_participants(random)
-        self._begin_cycles(features, settings, listener)
+        self._begin_cycles(listener)
         self.handlers = EventHandlers(
             self.context,
             algorithm=self.algorithm,
@@ -195,41 +206,60 @@ class Engine:
         )
         self._input_handlers = self._handlers_of_inputs()
 
-    def _new_context(self, settings: EngineSettings, stopwatch: Stopwatch) -> EngineContext:
-        return EngineContext(
-            outbox=self._outbox,
-            stopwatch=stopwatch,
-            state=self.state,
-            waiting_pods=WaitingPods(now=self.now, outside=self.plugins),
-            pods_in_pre_bind=PodsInPreBind(outside=self.plugins),
-            leaving=LeavingPods(),
-            stories=Stories(now=self.now) if settings.stories else NoStories(),
-            reporter=Reporter(),
-        )
-
-    def _begin_queue(
-        self, config: Configuration, features: FeatureGates, settings: EngineSettings, meter: Meter
-    ) -> None:
-        pops_from_backoff = features.enabled("SchedulerPopFromBackoffQ")
-        self._queue_settings = partial(
-            QueueSettings, max_in_unschedulable=settings.max_in_unschedulable, pop_from_backoff=pops_from_backoff
-        )
-        self.queue = self.context.queue = SchedulingQueue(
+    def _new_queue(self, config: Configuration, reporter: Reporter) -> SchedulingQueue:
+        return SchedulingQueue(
             self.frameworks,
             self.state.nominator,
             self.state.pending,
             now=self.now,
-            metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
-            settings=self._settings_of(config),
-            observer=QueueWatcher(self.stories, self.context.reporter),
+            metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=self._meter.clock),
+            settings=self._queue_settings(config),
+            observer=QueueWatcher(self.stories, reporter),
         )
-        self._queue_timer = QueueTimer(self.context, second=0.0 if pops_from_backoff else self.now())
-        self._sizes = None if self.metrics is None else SizeMetrics(self.metrics, queue=self.queue, state=self.state)
 
-    def _begin_cycles(
-        self, features: FeatureGates, settings: EngineSettings, listener: DecisionListener | None
-    ) -> None:
+    @property
+    def _pops_from_backoff(self) -> bool:
+        return self.features.enabled("SchedulerPopFromBackoffQ")
+
+    def _queue_settings(self, config: Configuration) -> QueueSettings:
+        return QueueSettings(
+            initial_backoff=config.pod_initial_backoff_seconds,
+            max_backoff=config.pod_max_backoff_seconds,
+            max_in_unschedulable=self.settings.max_in_unschedulable,
+            pop_from_backoff=self._pops_from_backoff,
+        )
+
+    def _new_framework(
+        self, registry: Registry, profile: Profile, extenders: Sequence[Extender], in_force: bool
+    ) -> Framework:
+        """`in_force`: whether the profile is active from the start."""
+        name, metrics, context = profile.scheduler_name, self.metrics, self.context
+        handle = Handle(
+            cluster=self.state,
+            profile_name=name,
+            features=self.features,
+            random=self.random,
+            activation=self.plugins,
+            waiting_pods=context.waiting_pods,
+            pods_in_pre_bind=context.pods_in_pre_bind,
+            api=self._api,
+            extenders=extenders,
+            event_recorder=EffectRecorder(self.plugins, name) if self.settings.events else None,
+            preemptions=self.evictions,
+            wall_clock=self._wall_clock,
+            carry_out=self._outbox.emit,
+            metrics=metrics,
+            in_force=in_force,
+        )
+        if metrics is None:
+            return Framework(profile, registry, handle)
+        meter = self._meter
+        measured = FrameworkMetrics(metrics, profile=name, now=meter.clock, chance=meter.random)
+        return Framework(profile, registry, handle, measured)
+
+    def _begin_cycles(self, listener: DecisionListener | None) -> None:
         """Create the parts that handle pods and pod groups."""
+        features, settings = self.features, self.settings
         context, metrics, stopwatch = self.context, self.metrics, self.context.stopwatch.now
         attempts = None if metrics is None else AttemptMetrics(metrics, now=stopwatch)
         failures = FailureHandler(
@@ -273,31 +303,26 @@ class Engine:
             timed=metrics is not None or settings.stories,
         )
 
-    def _settings_of(self, config: Configuration) -> QueueSettings:
-        return self._queue_settings(
-            initial_backoff=config.pod_initial_backoff_seconds, max_backoff=config.pod_max_backoff_seconds
-        )
-
     def _handlers_of_inputs(self) -> dict[type[Any], Callable[[Any], None]]:
         """The handler of each input type."""
         return {
             Changes: self._changes,
-            Answer: self._answer,
+            Answer: lambda answer: self._outbox.answered(answer.number, answer.outcome),
             Schedule: self.schedule_one.run,
-            Tick: self._tick,
+            Tick: lambda _: self._outbox.ring(),
             Served: self._served,
-            Offered: self._offered,
+            Offered: lambda offered: self.profiles.take_offer(offered.configuration),
             Adopted: self._adopted,
-            Declined: self._declined,
+            Declined: lambda _: self.profiles.decline(),
             Started: self._started,
             Stopped: self._stopped,
-            Closing: self._closing,
+            Closing: lambda _: self.statuses.last_try(),
             WallClock: self._wall_clock_moved,
             Activated: self._activated,
             Allowed: self._allowed,
             Rejected: self._rejected,
             Cancelled: self._cancelled,
-            EventEmitted: self._event_emitted,
+            EventEmitted: lambda emitted: self.plugins.emit_event(emitted.event),
         }
 
     def _register_participants(self, random: Any) -> None:
@@ -345,12 +370,6 @@ class Engine:
         if input_.kind is Pod and self.suspended.under_way:
             self.suspended.pods_changed(input_.changes)
 
-    def _answer(self, input_: Answer) -> None:
-        self._outbox.answered(input_.number, input_.outcome)
-
-    def _tick(self, input_: Tick) -> None:
-        self._outbox.ring()
-
     def _served(self, input_: Served) -> None:
         if input_.served:
             self.handlers.switch_on(input_.plugins)
@@ -358,18 +377,12 @@ class Engine:
             self.handlers.switch_off(input_.plugins)
         self.suspended.plugins_switched()
 
-    def _offered(self, input_: Offered) -> None:
-        self.profiles.take_offer(input_.configuration)
-
-    def _declined(self, input_: Declined) -> None:
-        self.profiles.decline()
-
     def _adopted(self, input_: Adopted) -> None:
         """Switch to the offered profiles; pods that were judged by replaced profiles are judged again."""
         swapped = self.profiles.adopt(input_.lacking)
         config = self.profiles.configuration
         self.algorithm.reconfigure(percentage_of_nodes_to_score=config.percentage_of_nodes_to_score)
-        self.queue.reconfigure(self._settings_of(config), swapped)
+        self.queue.reconfigure(self._queue_settings(config), swapped)
         self.suspended.profiles_swapped(self.frameworks)
         self.suspended.plugins_switched()
         self.handlers.profiles_swapped()
@@ -382,9 +395,6 @@ class Engine:
         self._queue_timer.stop()
         self._is_stopped = True
         self.suspended.stop()
-
-    def _closing(self, input_: Closing) -> None:
-        self.statuses.last_try()
 
     def _wall_clock_moved(self, input_: WallClock) -> None:
         self._ahead = input_.ahead
@@ -410,9 +420,6 @@ class Engine:
         preparing = self.context.pods_in_pre_bind.get(input_.uid)
         if preparing is not None:
             preparing.cancel(input_.reason)
-
-    def _event_emitted(self, input_: EventEmitted) -> None:
-        self._outbox.emit(input_.event)
 
     # -- drivers and plugins' coroutines ------------------------------------------------------------------------------
 

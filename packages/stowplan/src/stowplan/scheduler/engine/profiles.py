@@ -11,8 +11,8 @@ kept until the last binding cycle that began with it is over; then its plugins a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.config import ConfigError, Configuration, FeatureGates, Profile, load_config
 from stowplan.kube.structs import PlainStruct
@@ -20,9 +20,7 @@ from stowplan.scheduler.engine.context import Reporter
 from stowplan.scheduler.extenders.http_extender import configured_extenders
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import Extender
-from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 
 if TYPE_CHECKING:
@@ -38,38 +36,33 @@ class Offer(PlainStruct, frozen=True, kw_only=True):
     extenders: tuple[Extender, ...]
 
 
-class HandleMaker(Protocol):
-    """Creates handles for plugins, and their profiles' metrics: `handles.Handles`."""
-
-    def new(self, profile: str, extenders: Sequence[Extender], /, *, in_force: bool) -> Handle: ...
-
-    def metrics(self, profile: str, /) -> FrameworkMetrics | None: ...
-
-
 class Profiles:
     def __init__(
         self,
         configuration: Configuration,
+        in_force: dict[str, Framework],
         *,
+        new_framework: Callable[[Profile, Sequence[Extender], bool], Framework],
         registry: Registry,
         features: FeatureGates,
-        handles: HandleMaker,
         extenders: Sequence[Extender] | None,
         reporter: Reporter,
     ) -> None:
-        """`extenders` are shared by all configurations; None: each has its own."""
+        """`extenders` are shared by all configurations; None: each has its own.
+
+        `new_framework` has the profile, its extenders, and whether it is active from the start.
+        """
+        self._new_framework = new_framework
         self._registry = registry
         self._features = features
-        self._handles = handles
         self._given = None if extenders is None else tuple(extenders)
         self._reporter = reporter
         self.configuration = configuration
         self._extenders = self._extenders_of(configuration)
-        #: By name. This mapping object is shared and updated in place, so that its readers see replaced profiles.
-        self.in_force: dict[str, Framework] = {
-            profile.scheduler_name: self._framework(profile, self._extenders, in_force=True)
-            for profile in configuration.profiles
-        }
+        #: By name. This mapping is shared and updated in place, so that its readers see replaced profiles.
+        self.in_force = in_force
+        for profile in configuration.profiles:
+            in_force[profile.scheduler_name] = new_framework(profile, self._extenders, True)
         self.offer: Offer | None = None
         #: Why the last offered configuration cannot be used; "" if it can.
         self.refusal = ""
@@ -78,11 +71,6 @@ class Profiles:
 
     def _extenders_of(self, configuration: Configuration) -> tuple[Extender, ...]:
         return configured_extenders(configuration) if self._given is None else self._given
-
-    def _framework(self, profile: Profile, extenders: Sequence[Extender], *, in_force: bool) -> Framework:
-        name = profile.scheduler_name
-        handle = self._handles.new(name, extenders, in_force=in_force)
-        return Framework(profile, self._registry, handle, self._handles.metrics(name))
 
     # -- replacing the configuration -----------------------------------------------------------------------------------
 
@@ -111,7 +99,7 @@ class Profiles:
                 if known is not None and known.profile.equals(profile) and same_extenders:
                     found[name] = known
                     continue
-                found[name] = self._framework(profile, extenders, in_force=False)
+                found[name] = self._new_framework(profile, extenders, False)
                 # The queue calls this again, and must not be the first to find that it fails.
                 found[name].registered_events()
         except BaseException:

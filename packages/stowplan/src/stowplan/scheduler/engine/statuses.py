@@ -50,15 +50,9 @@ RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
 
 
 class StatusListener(Protocol):
-    """Waits for the result of a patch."""
+    """Waits for the result of a patch: its own, or, to `withdraw`, that of whatever patch is in progress."""
 
     def status_written(self, failed: Exception | None, /) -> None: ...
-
-
-class WithdrawalListener(Protocol):
-    """Waits until no patch of a pod is in progress."""
-
-    def withdrawn(self) -> None: ...
 
 
 class PatchStage(Enum):
@@ -157,7 +151,7 @@ class PodWrites:
         #: Set while attempts fail.
         self.backoff: Backoff | None = None
         #: Waiters for the end of the patch in progress.
-        self.withdrawals: list[WithdrawalListener] = []
+        self.withdrawals: list[StatusListener] = []
 
     @property
     def key(self) -> str:
@@ -217,8 +211,8 @@ class PodStatuses:
                 yield from () if note is None else note.listeners
 
     @property
-    def withdrawal_listeners(self) -> Iterator[WithdrawalListener]:
-        """Waiters for withdrawals."""
+    def withdrawals(self) -> Iterator[StatusListener]:
+        """Waiters for the end of a patch that is not theirs."""
         return (listener for writes in self._known.values() for listener in writes.withdrawals)
 
     @property
@@ -272,7 +266,7 @@ class PodStatuses:
         self._drop(writes)
         self._tidy(writes)
 
-    def withdraw(self, uid: str, listener: WithdrawalListener) -> bool:
+    def withdraw(self, uid: str, listener: StatusListener) -> bool:
         """Drop pending changes of a pod that is about to be bound; return whether the listener has to wait for a patch.
 
         The known status is kept: if the binding fails, the next patch builds on it.
@@ -447,7 +441,7 @@ class PodStatuses:
         withdrawals, writes.withdrawals = writes.withdrawals, []
         # First, because the other listeners may send another patch.
         for listener in withdrawals:
-            listener.withdrawn()
+            listener.status_written(None)
         if not note.end(failed) and failed is not None:
             self._report_failure(writes, failed)
         self._go_on(writes)

@@ -148,7 +148,7 @@ class Validation:
         ]
         listeners = [*announcing, *self._evictions.listeners]
         yield from _differing("a status to be written", listeners, self._statuses.listeners)
-        yield from _differing("a status to be withdrawn", withdrawing, self._statuses.withdrawal_listeners)
+        yield from _differing("a status to be withdrawn", withdrawing, self._statuses.withdrawals)
 
     def _problems_of_waiters(self) -> Iterator[str]:
         """Check that all waiters belong to known records; each part verifies that its records are registered."""

@@ -170,13 +170,16 @@ def close(steps: Generator[Any, Any, Any] | Coroutine[Any, Any, Any]) -> Raised 
 def call_steps(
     method: Callable[..., Any],
     *args: Any,
-    check: Callable[[Any], R] = lambda answer: answer,
+    check: Callable[[Any], R],
     failed: Callable[[BaseException, Callable[..., Any]], F],
+    waits: bool,
 ) -> Generator[Any, Any, R | F]:
-    """`call` for a method that may return a generator: yields what that yields."""
+    """`call` for a method that may return a generator if it `waits`: yields what that yields."""
+    answer = call(method, *args, check=None, failed=Raised)
+    if isinstance(answer, Raised):
+        return failed(answer.cause, method)
     try:
-        answer = method(*args)
-        if isgenerator(answer):
+        if waits and isgenerator(answer):
             answer = yield from answer
         return check(answer)
     except (*NEVER_CAUGHT, GeneratorExit, ClusterChangedError):

@@ -99,7 +99,7 @@ class Handle:
         event_recorder: EventRecorder | None = None,
         preemptions: Preemptions | None = None,
         wall_clock: Callable[[], float] | None = None,
-        carry_out: Callable[[Request], None] | None = None,
+        carry_out: Callable[[Request], object] | None = None,
         metrics: SchedulerMetrics | None = None,
         in_force: bool = True,
     ) -> None:

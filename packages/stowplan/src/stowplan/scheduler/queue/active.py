@@ -184,9 +184,9 @@ class PodHeap:
 # -- order ------------------------------------------------------------------------------------------------------------
 
 
-def sort_key(plugin: QueueSortPlugin, observer: QueueObserver) -> Callable[[QueuedPod], Any]:
+def sort_key(plugin: QueueSortPlugin | None, observer: QueueObserver) -> Callable[[QueuedPod], Any]:
     """A sort key that gives the plugin's order."""
-    if plugin.by_priority_and_time:
+    if plugin is None or plugin.by_priority_and_time:
         return _by_priority
     order = _Order(plugin, observer)
     return lambda queued: _Ranked(copy(queued), order)

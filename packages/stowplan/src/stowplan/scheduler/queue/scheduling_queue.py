@@ -72,7 +72,10 @@ _log = get_logger(__name__)
 
 
 class SchedulingQueue:
-    """The pending pods of all profiles."""
+    """The pending pods of all profiles.
+
+    `frameworks` may be empty first: `reconfigure` is called whenever its profiles were replaced.
+    """
 
     def __init__(
         self,
@@ -90,9 +93,7 @@ class SchedulingQueue:
         self._metrics = metrics
         self._observer = observer = QueueObserver() if observer is None else observer
         self._frameworks = frameworks
-        first = next(iter(frameworks.values()))
-        self._order = order = first.queue_sort[0]
-        self._pod_groups = first.handle.features.enabled("GenericWorkload")
+        self._order = order = self._order_of_profiles()
         self._in_flight = InFlight()
         self._requeueing = Requeueing(frameworks, metrics, observer)
         self._nominations = Nominations(nominator, pending)
@@ -115,6 +116,10 @@ class SchedulingQueue:
         self.closed = False
         #: (plugin, profile) -> waiting pods that it rejected: scheduler_unschedulable_pods.
         self.rejected_by = self._places.rejected_by
+
+    def _order_of_profiles(self) -> QueueSortPlugin | None:
+        # All profiles have the same QueueSort; the configuration is validated for that.
+        return next((framework.queue_sort[0] for framework in self._frameworks.values()), None)
 
     # -- pods come, change and go -------------------------------------------------------------------------------------
 
@@ -323,7 +328,9 @@ class SchedulingQueue:
 
     def _is_member(self, info: PodInfo) -> bool:
         """Whether the pod is scheduled with its group; events during its attempt then do not matter."""
-        return self._pod_groups and info.pod.spec.scheduling_group is not None
+        if info.pod.spec.scheduling_group is None:
+            return False
+        return next(iter(self._frameworks.values())).handle.features.enabled("GenericWorkload")
 
     def _activate(self, info: PodInfo) -> bool:
         queued = self._places.get(info.key)
@@ -349,8 +356,7 @@ class SchedulingQueue:
 
     def reconfigure(self, settings: QueueSettings, swapped: Collection[str]) -> None:
         """Use other settings, and other plugins in the swapped profiles, which have not judged any pod yet."""
-        # All profiles have the same QueueSort; the configuration is validated for that.
-        order = next(iter(self._frameworks.values())).queue_sort[0]
+        order = self._order_of_profiles()
         self._requeueing.read_registrations()
         if settings != self._settings or order is not self._order:
             self._settings, self._order = settings, order
@@ -527,8 +533,8 @@ _QUEUE_TEXT = {
 }
 
 
-def _in_a_row(settings: QueueSettings, order: QueueSortPlugin) -> int:
-    return settings.rejected_in_a_row if order.by_priority_and_time else 0
+def _in_a_row(settings: QueueSettings, order: QueueSortPlugin | None) -> int:
+    return settings.rejected_in_a_row if order is None or order.by_priority_and_time else 0
 
 
 def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:

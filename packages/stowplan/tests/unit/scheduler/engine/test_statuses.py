@@ -51,6 +51,17 @@ class Listener:
         self.heard.append("withdrawn")
 
 
+class Withdrawal:
+    """Tells a listener the end of a withdrawal, as another thing than that of a patch."""
+
+    def __init__(self, listener):
+        self.listener = listener
+
+    def status_written(self, failed):
+        assert failed is None
+        self.listener.withdrawn()
+
+
 class Setup:
     def __init__(self):
         self.effects = ScriptedEffects()
@@ -85,7 +96,7 @@ class Setup:
         """The listener, if it has to wait."""
         listener = Listener()
         with self.effects.step():
-            waits = self.statuses.withdraw(uid, listener)
+            waits = self.statuses.withdraw(uid, Withdrawal(listener))
         return listener if waits else None
 
     def last_try(self):
@@ -286,7 +297,7 @@ def test_a_listener_may_write_again(setup):
     listener = Insatiable()
     with setup.effects.step():
         setup.statuses.patch(a_pod(), listener, nominated_node_name="n0")
-        assert setup.statuses.withdraw("web-0-uid", listener)
+        assert setup.statuses.withdraw("web-0-uid", Withdrawal(listener))
     setup.effects.answer_all()
     assert listener.heard == ["withdrawn", None, None, None]
     assert [body["status"].get("nominatedNodeName") for body in setup.bodies] == ["n0", "n2", "n3"]

@@ -1,5 +1,7 @@
 """Pod statuses compared with a plain model of what the API server must have in the end, in any sequence of events."""
 
+from types import SimpleNamespace
+
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
@@ -163,7 +165,8 @@ class Machine(RuleBasedStateMachine):
         listener = Listener(self, name)
         under_way = name in self._names_under_way()
         with self.effects.step():
-            assert self.statuses.withdraw(name, listener) == under_way
+            withdrawal = SimpleNamespace(status_written=lambda failed: listener.withdrawn())
+            assert self.statuses.withdraw(name, withdrawal) == under_way
         if under_way:
             self.listeners.append(listener)
         self.claims[name].drop(self.claims[name].wished)

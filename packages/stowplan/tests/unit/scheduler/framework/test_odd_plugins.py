@@ -11,6 +11,7 @@ from stowplan.plugins import (
     ScorePlugin,
     ShapeSigned,
 )
+from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError, load_plugin
@@ -90,7 +91,8 @@ def test_pre_enqueue(state):
 def test_post_filter(state):
     plugin = answering(PostFilterPlugin, post_filter=GARBAGE)
     profile = framework_of(state, plugin)
-    result = profile.run_post_filter(profile.post_filter[0], CycleState(), None, None)
+    steps = profile.run_post_filter(profile.post_filter[0], CycleState(), None, None, waits=False)
+    result = run_at_once(steps)
     assert (
         in_short(result.status.message) == "running PostFilter plugin \"P\": want a PostFilterResult, got {'what': 1}"
     )

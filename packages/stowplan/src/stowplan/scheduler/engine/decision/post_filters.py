@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -35,11 +35,8 @@ def run_post_filters(framework: Framework, unfit: Decision) -> CycleSteps[Decisi
         diagnosis = _own(diagnosis)
     started = framework.now()
     for plugin in plugins:
-        if waits:
-            result = yield from _cycle_steps(framework.run_post_filter_in_steps(plugin, state, pod, diagnosis))
-        else:
-            result = framework.run_post_filter(plugin, state, pod, diagnosis)
-        if answers.add(plugin, result):
+        steps = framework.run_post_filter(plugin, state, pod, diagnosis, waits=waits)
+        if answers.add(plugin, (yield from _cycle_steps(steps))):
             break
     if framework.metrics is not None and not state.asking:
         framework.metrics.points["PostFilter"].ran(started, answers.code)
@@ -60,8 +57,13 @@ def post_filters_not_run(
     plugins = framework.effect_free_post_filter[len(decision.post_filter) :]
     if not decision.post_filter or decision.post_filter[-1][1].status.code != Code.Error:
         return ()
-    answers = ((plugin.name, framework.run_post_filter(plugin, state, pod, diagnosis)) for plugin in plugins)
-    return tuple((name, answer) for name, answer in answers if answer.status.code != Code.Success)
+    found = []
+    for plugin in plugins:
+        steps = framework.run_post_filter(plugin, state, pod, diagnosis, waits=False)
+        answer = run_at_once(_cycle_steps(steps))
+        if answer.status.code != Code.Success:
+            found.append((plugin.name, answer))
+    return tuple(found)
 
 
 class PostFilterAnswers:

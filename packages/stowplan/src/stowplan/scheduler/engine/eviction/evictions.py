@@ -49,7 +49,6 @@ class Evictions:
         metrics: SchedulerMetrics | None,
         now: Callable[[], float],
     ) -> None:
-        # The queue is created after the profiles, which need this object.
         self._context = context
         self._outbox = context.outbox
         self._state = context.state

@@ -36,7 +36,6 @@ from stowplan.scheduler.framework.interface import (
     Plugin,
     PodExtensions,
     PostFilterPlugin,
-    PostFilterResult,
     PostFilterSteps,
     PreFilterPlugin,
     PreFilterResult,
@@ -282,26 +281,13 @@ class Framework(ProfilePlugins):
         return None
 
     def run_post_filter(
-        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
-    ) -> PostFilterResult:
-        return call(
-            plugin.post_filter,
-            state,
-            pod,
-            diagnosis,
-            check=partial(post_filter_result, pod),
-            required=True,
-            failed=partial(failed_post_filter, plugin),
-            times=state.plugin_times,
-            at=("PostFilter", plugin.name),
-        )
-
-    def run_post_filter_in_steps(
-        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+        self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, *, waits: bool
     ) -> PostFilterSteps:
-        """Run a PostFilter plugin that may wait: yields what the plugin's steps yield."""
+        """One plugin's result; if the caller `waits`, this yields what the plugin's steps yield."""
         started, check, failed = self.now(), partial(post_filter_result, pod), partial(failed_post_filter, plugin)
-        result = yield from call_steps(plugin.post_filter, state, pod, diagnosis, check=check, failed=failed)
+        result = yield from call_steps(
+            plugin.post_filter, state, pod, diagnosis, check=check, failed=failed, waits=waits
+        )
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
         return result

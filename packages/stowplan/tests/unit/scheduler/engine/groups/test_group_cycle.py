@@ -188,10 +188,10 @@ class TestFailures:
         with self.with_plugin(RefusesOnce, node("n1", 8), a_group(gang=2), gates=gates) as cluster:
             cluster.create(member("a"), member("b"))
             assert nodes_of(cluster, "a", "b") == ["", ""]
-            cluster.engine.activation.activate_group("default/other")
+            cluster.engine.plugins.activate_group("default/other")
             cluster.advance(0)
             assert nodes_of(cluster, "a", "b") == ["", ""]
-            cluster.engine.activation.activate_group("default/g")
+            cluster.engine.plugins.activate_group("default/g")
             cluster.advance(0)
             assert nodes_of(cluster, "a", "b") == ["n1", "n1"]
             cluster.engine.validate()

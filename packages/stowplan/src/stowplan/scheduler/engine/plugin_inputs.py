@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from stowplan.kube.api.meta import ApiStruct, reference_to
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.engine.inputs import Activated, Allowed, Cancelled, EventEmitted, Input, Rejected
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 
 
 class Driver(Protocol):
@@ -23,10 +24,11 @@ class Driver(Protocol):
 
 
 class PluginInputs:
-    """Turns what plugins do between steps into inputs. Each method returns whether the call is dealt with."""
+    """Turns what plugins do between steps into inputs."""
 
-    def __init__(self, outbox: Outbox) -> None:
+    def __init__(self, outbox: Outbox, queue: SchedulingQueue) -> None:
         self._outbox = outbox
+        self._queue = queue
         self.driver: Driver | None = None
         #: Whether a step is in progress.
         self.stepping = False
@@ -51,24 +53,39 @@ class PluginInputs:
     def cancelled(self, uid: str, reason: str) -> bool:
         return self.submitted(Cancelled(uid, reason))
 
+    def activate(self, pods: Sequence[PodInfo]) -> None:
+        """Activate pending pods."""
+        if not self.submitted(Activated(tuple(pod.key for pod in pods))):
+            self._queue.activate(pods)
+
+    def activate_group(self, group: str) -> None:
+        """Activate those pods of a pod group that are in the queue."""
+        if members := self._queue.waiting_members(group):
+            self.activate(members)
+
     def emit_event(self, event: EmitEvent) -> None:
         if not self.submitted(EventEmitted(event)):
             self._outbox.emit(event)
 
 
-class PodActivation:
-    """Activates pods for plugins."""
+class EffectRecorder:
+    """The Events of one profile, as effects (`framework.handle.EventRecorder`)."""
 
-    def __init__(self, context: EngineContext, plugins: PluginInputs) -> None:
-        self._context = context
-        self._plugins = plugins
+    def __init__(self, inputs: PluginInputs, profile: str) -> None:
+        self._inputs = inputs
+        self._profile = profile
 
-    def activate(self, pods: Sequence[PodInfo]) -> None:
-        """Activate pending pods."""
-        if not self._plugins.submitted(Activated(tuple(pod.key for pod in pods))):
-            self._context.queue.activate(pods)
-
-    def activate_group(self, group: str) -> None:
-        """Activate those pods of a pod group that are in the queue."""
-        if members := self._context.queue.waiting_members(group):
-            self.activate(members)
+    def event(
+        self, regarding: ApiStruct, *, type_: str, reason: str, action: str, note: str, related: ApiStruct | None = None
+    ) -> None:
+        self._inputs.emit_event(
+            EmitEvent(
+                profile=self._profile,
+                regarding=reference_to(regarding),
+                type_=type_,
+                reason=reason,
+                action=action,
+                note=note,
+                related=None if related is None else reference_to(related),
+            )
+        )
