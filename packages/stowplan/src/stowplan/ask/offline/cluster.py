@@ -46,6 +46,7 @@ from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.config import Configuration
 from stowplan.kube.klog import without_log
 from stowplan.net.client.cluster_flags import ClusterFlags
+from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -66,9 +67,6 @@ from stowplan.scheduler.framework.runtime.registry import installed_plugins
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from stowplan.ask.loading.live_cluster import LiveCluster
 
 
@@ -540,7 +538,7 @@ class Cluster:
         with self.transaction():
             return self._scheduling.foreseen(infos)
 
-    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[Mask] | None:
         """Masks of rows: at any time, a new pod fits all rows of at least one, except rows that got a pod since.
 
         At any time: once `lost` nodes and their pods are gone, while `places` places these pods again. So the pod finds

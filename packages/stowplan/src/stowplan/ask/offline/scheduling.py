@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -19,6 +18,7 @@ from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
 from stowplan.kube.klog import get_logger, without_log
+from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
@@ -34,11 +34,6 @@ from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.scheduler.queue.queued_pod import QueuedPod
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
 
 _log = get_logger(__name__)
 
@@ -290,7 +285,7 @@ class Scheduling:
                 found += algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
-    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[Mask] | None:
         """See `Cluster.guaranteed_feasible_sets`."""
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):

@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from itertools import count as counted_from
 from itertools import islice
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +24,7 @@ from stowplan.kube.api.device_claims import ResourceClaimSpec
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod, ResourceClaim
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -38,10 +38,6 @@ from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_n
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-
 #: Upper limit per node.
 _MOST = 1 << 20
 #: Out-of-tree filters need not be monotonic: they may reject one copy and accept two.
@@ -54,14 +50,14 @@ class Limit(PlainStruct, frozen=True):
 
     plugin: str
     reason: str
-    rows: npt.NDArray[np.intp]
+    rows: Rows
 
 
 class Room(PlainStruct, frozen=True):
     """The room of each node."""
 
     #: Number of copies per table row.
-    copies: npt.NDArray[np.int64]
+    copies: Ints
     #: Why not one more, for nodes that take some and for nodes that take none.
     limits: tuple[Limit, ...]
 
@@ -90,7 +86,7 @@ def room_for(cluster: Cluster, info: PodInfo) -> Room | None:
     return Room(copies, tuple(limits))
 
 
-def most_room_for(cluster: Cluster, info: PodInfo) -> npt.NDArray[np.int64] | None:
+def most_room_for(cluster: Cluster, info: PodInfo) -> Ints | None:
     """Upper bounds of the number of copies per table row, whatever other nodes have; None if unknown."""
     framework = cluster.framework_of(info)
     _, outcome = cluster.algorithm.filtered(framework, info)
@@ -135,18 +131,16 @@ def limits_of(diagnosis: Diagnosis) -> list[Limit]:
 class _Search:
     """All nodes that take at least one copy."""
 
-    def __init__(
-        self, cluster: Cluster, framework: Framework, state: CycleState, info: PodInfo, rows: npt.NDArray[np.intp]
-    ) -> None:
+    def __init__(self, cluster: Cluster, framework: Framework, state: CycleState, info: PodInfo, rows: Rows) -> None:
         self._cluster, self._framework, self._state, self._info = cluster, framework, state, info
         self._rows = rows
         self._requests = cluster.state.vector_of(info.shape)[:, np.newaxis]
         self._non_zero = np.array(info.shape.non_zero_used, np.int64)[:, np.newaxis]
 
-    def take_one(self) -> npt.NDArray[np.bool_]:
+    def take_one(self) -> Mask:
         return self._takes(np.ones(len(self._rows), np.int64))
 
-    def copies(self) -> npt.NDArray[np.int64]:
+    def copies(self) -> Ints:
         """Bisection on all nodes together: `low` copies fit, `high` do not."""
         low = np.ones(len(self._rows), np.int64)
         high = np.full(len(self._rows), 2, np.int64)
@@ -163,20 +157,20 @@ class _Search:
             low, high = np.where(takes, middle, low), np.where(takes, high, middle)
         return low
 
-    def _takes(self, copies: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    def _takes(self, copies: Ints) -> Mask:
         """Whether this many copies fit on each node."""
         answer = self._framework.run_filters(self._state, self._info, self._beside(copies - 1))
         if isinstance(answer, Status):
             raise RuntimeError(answer.message)
         return answer[1]
 
-    def _beside(self, copies: npt.NDArray[np.int64]) -> HypotheticalNodes:
+    def _beside(self, copies: Ints) -> HypotheticalNodes:
         nodes = HypotheticalNodes(self._cluster.state, self._rows)
         everywhere = np.arange(len(self._rows))
         nodes.shift(everywhere, self._requests * copies, self._non_zero * copies, 1, pods=copies)
         return nodes
 
-    def limits(self, copies: npt.NDArray[np.int64]) -> list[Limit]:
+    def limits(self, copies: Ints) -> list[Limit]:
         """Why not one more."""
         answer = self._framework.run_filters(self._state, self._info, self._beside(copies))
         if isinstance(answer, Status):

@@ -27,14 +27,13 @@ from stowplan.ask.what_if.hypothetical_nodes import nodes_of, pods_on, zone_of
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, compiled_copies, eviction_outcome
 from stowplan.ask.what_if.settling import FirstWaiting, Settling
 from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     #: The masks of `Cluster.guaranteed_feasible_sets`, each with its number of rows.
-    Fitting = list[tuple[npt.NDArray[np.bool_], int]]
+    Fitting = list[tuple[Mask, int]]
 
 
 class CertainPods:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import field
@@ -22,6 +21,7 @@ from msgspec.structs import replace
 
 from stowplan.ask.explain.judging import judged
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.questions import is_interested
 from stowplan.scheduler.engine.engine import Engine
@@ -29,9 +29,6 @@ from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.framework import Framework
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class Kind(Enum):
@@ -145,8 +142,8 @@ def _by_score(
     engine: Engine,
     framework: Framework,
     row: int,
-    ranked: npt.NDArray[np.int64],
-    scores: Mapping[str, npt.NDArray[np.int64]],
+    ranked: Ints,
+    scores: Mapping[str, Ints],
 ) -> Comparison:
     """`ranked`: INFEASIBLE for infeasible rows."""
     table = engine.state.table
@@ -169,7 +166,7 @@ def _by_score(
     )
 
 
-def _refused(names: Sequence[str], row: int, feasible: npt.NDArray[np.bool_], diagnosis: Diagnosis) -> Comparison:
+def _refused(names: Sequence[str], row: int, feasible: Mask, diagnosis: Diagnosis) -> Comparison:
     """Why the other scheduler's node is infeasible."""
     status = diagnosis.status(row)
     plugin = "" if status is None else status.plugin

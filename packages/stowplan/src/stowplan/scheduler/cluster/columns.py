@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
+
+from stowplan.scheduler.cluster.arrays import Values
 
 
-def grown(array: npt.NDArray[Any], capacity: int) -> npt.NDArray[Any]:
+def grown(array: Values, capacity: int) -> Values:
     """A copy of the array whose last axis is extended to `capacity` with zeros."""
     larger = np.zeros((*array.shape[:-1], capacity), array.dtype)
     larger[..., : array.shape[-1]] = array
     return larger
 
 
-def with_rows(array: npt.NDArray[Any], rows: int) -> npt.NDArray[Any]:
+def with_rows(array: Values, rows: int) -> Values:
     """A copy of the matrix whose first axis is extended to `rows` with zeros."""
     larger = np.zeros((rows, *array.shape[1:]), array.dtype)
     larger[: array.shape[0]] = array

@@ -10,25 +10,21 @@ The overlay uses positions: position i is the view's i-th row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.columns import with_rows
 from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
 from stowplan.scheduler.cluster.ports import Port, ports_conflict
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes, unwritable
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.state import ClusterState
 
 
 class HypotheticalNodes(Nodes):
     """A view in which pods can be added to and removed from rows."""
 
-    def __init__(self, state: ClusterState, rows: npt.NDArray[np.intp]) -> None:
+    def __init__(self, state: ClusterState, rows: Rows) -> None:
         super().__init__(state, rows)
         self._requested = self.take(state.table.requested).copy()
         self._non_zero = self.take(state.table.non_zero_requested).copy()
@@ -37,7 +33,7 @@ class HypotheticalNodes(Nodes):
         self._pods: dict[int, list[PodInfo]] = {}
         self._ports: dict[int, set[Port]] = {}
 
-    def restricted(self, rows: npt.NDArray[np.intp]) -> Nodes:
+    def restricted(self, rows: Rows) -> Nodes:
         raise NotImplementedError("take positions of a hypothetical view with `at`")
 
     def protected(self) -> Nodes:
@@ -53,7 +49,7 @@ class HypotheticalNodes(Nodes):
         assert self.rows is not None
         return int(np.flatnonzero(self.rows == row)[0])
 
-    def at(self, positions: npt.NDArray[np.intp]) -> HypotheticalNodes:
+    def at(self, positions: Rows) -> HypotheticalNodes:
         """The same overlay, restricted to some positions."""
         assert self.rows is not None
         part = HypotheticalNodes.__new__(HypotheticalNodes)
@@ -70,11 +66,11 @@ class HypotheticalNodes(Nodes):
 
     def shift(
         self,
-        positions: npt.NDArray[np.intp],
-        requests: npt.NDArray[np.int64],
-        non_zero: npt.NDArray[np.int64],
+        positions: Rows,
+        requests: Ints,
+        non_zero: Ints,
         sign: int,
-        pods: npt.NDArray[np.int64] | int = 1,
+        pods: Ints | int = 1,
     ) -> None:
         """Add (or remove) pods at distinct, ascending positions; `requests` has one column per position."""
         height = requests.shape[0]
@@ -114,26 +110,26 @@ class HypotheticalNodes(Nodes):
 
     # -- hypothetical resource usage -----------------------------------------------------------------------------------
 
-    def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+    def requested(self, resource: int | slice) -> Ints:
         if not isinstance(resource, slice) and resource >= self._requested.shape[0]:
             return np.zeros(len(self), np.int64)
-        found: npt.NDArray[np.int64] = self._requested[resource]
+        found: Ints = self._requested[resource]
         return found
 
-    def non_zero_requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
-        found: npt.NDArray[np.int64] = self._non_zero[resource]
+    def non_zero_requested(self, resource: int | slice) -> Ints:
+        found: Ints = self._non_zero[resource]
         return found
 
-    def pod_count(self) -> npt.NDArray[np.int64]:
+    def pod_count(self) -> Ints:
         return self._pod_count
 
-    def port_conflicts(self, wanted: Sequence[Port]) -> npt.NDArray[np.bool_]:
+    def port_conflicts(self, wanted: Sequence[Port]) -> Mask:
         taken = super().port_conflicts(wanted)
         for position, ports in self._ports.items():
             taken[position] = ports_conflict(wanted, ports)
         return taken
 
-    def disk_conflicts(self, disks: Sequence[Disk]) -> npt.NDArray[np.bool_]:
+    def disk_conflicts(self, disks: Sequence[Disk]) -> Mask:
         found = super().disk_conflicts(disks)
         for position, pods in self._pods.items():
             found[position] = any(a.conflicts(b) for pod in pods for b in pod.shape.disks for a in disks)

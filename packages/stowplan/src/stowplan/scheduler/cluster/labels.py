@@ -10,15 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Codes
 from stowplan.scheduler.cluster.columns import grown
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 #: Number of columns that are kept though no node has their label.
 _MAX_ABSENT = 256
@@ -35,7 +31,7 @@ class LabelColumn:
         #: Changes whenever a row's value changes.
         self.version = next(_versions)
         #: Code of the row's value, 0 without the label; shape (capacity,); intp, so that it can be used as an index.
-        self.codes: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.codes: Codes = np.zeros(capacity, np.intp)
         #: Code -> value; index 0 is a placeholder.
         self.values: list[str] = [""]
         self._code_of: dict[str, int] = {}

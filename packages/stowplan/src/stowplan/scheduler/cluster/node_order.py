@@ -6,15 +6,11 @@ Upstream: pkg/scheduler/backend/cache/node_tree.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.types import Node
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
+from stowplan.scheduler.cluster.arrays import Rows
 
 #: (region, zone); two empty strings for a node without these labels.
 Zone = tuple[str, str]
@@ -29,7 +25,7 @@ class NodeOrder:
     def __init__(self) -> None:
         #: Zone -> the rows of its nodes, in order; the values are unused.
         self._zones: dict[Zone, dict[int, None]] = {}
-        self._rows: npt.NDArray[np.intp] | None = None
+        self._rows: Rows | None = None
 
     def add(self, row: int, zone: Zone) -> None:
         self._zones.setdefault(zone, {})[row] = None
@@ -65,13 +61,13 @@ class NodeOrder:
         self._rows = None
 
     @property
-    def rows(self) -> npt.NDArray[np.intp]:
+    def rows(self) -> Rows:
         """The rows of all nodes in this order; read-only."""
         if self._rows is None:
             self._rows = self._by_turns()
         return self._rows
 
-    def _by_turns(self) -> npt.NDArray[np.intp]:
+    def _by_turns(self) -> Rows:
         zones = [np.fromiter(rows, np.intp, len(rows)) for rows in self._zones.values()]
         if not zones:
             return np.zeros(0, np.intp)

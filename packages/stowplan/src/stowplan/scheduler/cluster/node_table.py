@@ -11,22 +11,19 @@ Upstream: pkg/scheduler/framework/types.go (NodeInfo), one object per node.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.resource_names import is_scalar
 from stowplan.kube.api.types import Node, Taint
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask, Values
 from stowplan.scheduler.cluster.columns import grown, with_rows
 from stowplan.scheduler.cluster.dumped import DumpedNodes
 from stowplan.scheduler.cluster.images import ImageIndex
 from stowplan.scheduler.cluster.labels import LabelColumn, LabelColumns
 from stowplan.scheduler.cluster.node_order import NodeOrder, zone_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 CPU, MEMORY, EPHEMERAL_STORAGE = 0, 1, 2
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
@@ -106,20 +103,20 @@ class NodeTable:
         #: Resource name -> first index of the matrices below.
         self.resources: dict[str, int] = {name: i for i, name in enumerate(_BASE_RESOURCES)}
         #: Base units: milli-CPU, bytes, counts; shape (resources, capacity).
-        self.allocatable: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
+        self.allocatable: Ints = np.zeros((3, capacity), np.int64)
         #: Sum over the pods of each row, in the same units.
-        self.requested: npt.NDArray[np.int64] = np.zeros((3, capacity), np.int64)
+        self.requested: Ints = np.zeros((3, capacity), np.int64)
         #: cpu and memory, with the scheduler's defaults for containers that request none; shape (2, capacity).
-        self.non_zero_requested: npt.NDArray[np.int64] = np.zeros((2, capacity), np.int64)
-        self.allowed_pods: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
-        self.pod_count: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
-        self.valid: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        self.unschedulable: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        self.non_zero_requested: Ints = np.zeros((2, capacity), np.int64)
+        self.allowed_pods: Ints = np.zeros(capacity, np.int64)
+        self.pod_count: Ints = np.zeros(capacity, np.int64)
+        self.valid: Mask = np.zeros(capacity, np.bool_)
+        self.unschedulable: Mask = np.zeros(capacity, np.bool_)
         #: Id in `taint_sets`; set 0 is "no taints".
-        self.taint_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.taint_set: Codes = np.zeros(capacity, np.intp)
         self.taint_sets = Interner(())
         #: Id in `feature_sets` (status.declaredFeatures); set 0 is "none".
-        self.feature_set: npt.NDArray[np.intp] = np.zeros(capacity, np.intp)
+        self.feature_set: Codes = np.zeros(capacity, np.intp)
         self.feature_sets = Interner(())
         #: Number of rows with `unschedulable` set; makes the common case cheap.
         self.unschedulable_count = 0
@@ -330,7 +327,7 @@ class NodeTable:
         return found
 
 
-def _write_back(array: npt.NDArray[Any], copy: npt.NDArray[Any]) -> None:
+def _write_back(array: Values, copy: Values) -> None:
     """Copy the content back into the array, which may have grown."""
     if array.shape == copy.shape:
         array[...] = copy

@@ -9,22 +9,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import compress, count
 from operator import is_not
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.columns import grown, with_rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class PodsBefore(NamedTuple):
     """The pods of some time, for `PodTable.replaced_since`."""
 
     infos: list[PodInfo | None]
-    order: npt.NDArray[np.int64]
+    order: Ints
 
 
 class PodTable:
@@ -37,18 +35,18 @@ class PodTable:
         self.n = 0
         self.infos: list[PodInfo | None] = []
         #: Row of the pod's node; -1 for a free slot or an unknown node.
-        self.row: npt.NDArray[np.int64] = np.full(capacity, -1, np.int64)
-        self.priority: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.row: Ints = np.full(capacity, -1, np.int64)
+        self.priority: Ints = np.zeros(capacity, np.int64)
         #: Nanoseconds since 1970; the largest int64 if the pod has not started.
-        self.start_time: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.start_time: Ints = np.zeros(capacity, np.int64)
         #: Id of the pod's shape.
-        self.shape: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
-        self.terminating: npt.NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        self.shape: Ints = np.zeros(capacity, np.int64)
+        self.terminating: Mask = np.zeros(capacity, np.bool_)
         #: Increases with every placement: the order of pods on a node.
-        self.order: npt.NDArray[np.int64] = np.zeros(capacity, np.int64)
+        self.order: Ints = np.zeros(capacity, np.int64)
         #: What a pod of each shape uses, by the node table's resources; shape (resources, shapes).
-        self.shape_requests: npt.NDArray[np.int64] = np.zeros((3, 64), np.int64)
-        self.shape_non_zero: npt.NDArray[np.int64] = np.zeros((2, 64), np.int64)
+        self.shape_requests: Ints = np.zeros((3, 64), np.int64)
+        self.shape_non_zero: Ints = np.zeros((2, 64), np.int64)
         #: Changes with every modification, including the order of a node's pods.
         self.version = 0
         #: The last version assigned; never reused, not even when a transaction rewinds the version.
@@ -128,7 +126,7 @@ class PodTable:
         self.n += 1
         return self.n - 1
 
-    def add_shape(self, shape: PodShape, vector: npt.NDArray[np.int64]) -> None:
+    def add_shape(self, shape: PodShape, vector: Ints) -> None:
         if len(vector) > self.shape_requests.shape[0]:
             self.shape_requests = with_rows(self.shape_requests, len(vector))
         if shape.id >= self.shape_requests.shape[1]:
@@ -138,7 +136,7 @@ class PodTable:
         self.shape_requests[: len(vector), shape.id] = vector
         self.shape_non_zero[:, shape.id] = shape.non_zero_used
 
-    def count_by_row(self, shape_ids: list[int], capacity: int, *, live_only: bool) -> npt.NDArray[np.int64]:
+    def count_by_row(self, shape_ids: list[int], capacity: int, *, live_only: bool) -> Ints:
         """The number of pods of the given shapes per row."""
         chosen = self.row[: self.n] >= 0
         if len(shape_ids) == 1:

@@ -7,12 +7,12 @@ counters. Nothing of this is logged: transactions use it to undo.
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
 
 from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.changes import ChangeLog
 from stowplan.scheduler.cluster.disks import DiskIndex
 from stowplan.scheduler.cluster.node_table import NodeTable
@@ -31,10 +31,6 @@ from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.cluster.ports import UsedPorts
 from stowplan.scheduler.cluster.terms import HeldCounts, MatchCounts
 from stowplan.scheduler.cluster.volumes import MountedVolumes
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 #: Number of shapes kept without placed pods, so that later equal pods find them.
 _IDLE_SHAPES = 4096
@@ -80,7 +76,7 @@ class PodsOnNodes:
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
         self._free_shape_ids: list[int] = []
-        self._vectors: dict[int, npt.NDArray[np.int64]] = {}
+        self._vectors: dict[int, Ints] = {}
         #: Set that collects the UIDs of changed pods; None if nobody follows.
         self._touched: set[str] | None = None
 
@@ -284,7 +280,7 @@ class PodsOnNodes:
             oldest = next(iter(self._idle))
             del self._idle[oldest], self._shapes[oldest]
 
-    def vector(self, requests: dict[str, int]) -> npt.NDArray[np.int64]:
+    def vector(self, requests: dict[str, int]) -> Ints:
         """Amounts by name as an array in the table's resource order."""
         indexes = [(self.table.resource(name), amount) for name, amount in requests.items()]
         vector = np.zeros(max([3, *(i + 1 for i, _ in indexes)]), np.int64)
@@ -292,10 +288,10 @@ class PodsOnNodes:
             vector[i] = amount
         return vector
 
-    def vector_of(self, shape: PodShape) -> npt.NDArray[np.int64]:
+    def vector_of(self, shape: PodShape) -> Ints:
         """The resource vector of a pod of the shape; read-only."""
         # The index of a resource never changes.
-        found: npt.NDArray[np.int64] | None = shape.template.memo(_VECTOR, None)
+        found: Ints | None = shape.template.memo(_VECTOR, None)
         if found is None:
             found = self.vector(shape.used)
             shape.template.remember(_VECTOR, None, found)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Values
 from stowplan.scheduler.cluster.disks import DiskIndex
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.ports import UsedPorts
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.terms import _CountMatrix, domain_sums, held_terms
 from stowplan.scheduler.cluster.volumes import MountedVolumes
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 #: Number of differing rows reported per column.
 _MAX_ROWS_SHOWN = 5
@@ -246,7 +243,7 @@ def _unequal(what: str, known: dict[Any, Any], wanted: dict[Any, Any]) -> Iterat
             yield f"{what}: {key} has {known.get(key)}, a recount says {wanted.get(key)}"
 
 
-def _differences(state: ClusterState, what: str, known: npt.NDArray[Any], wanted: npt.NDArray[Any]) -> Iterable[str]:
+def _differences(state: ClusterState, what: str, known: Values, wanted: Values) -> Iterable[str]:
     rows = np.flatnonzero(known != wanted).tolist()
     for row in rows[:_MAX_ROWS_SHOWN]:
         yield f"node {_name_of(state, row)}: {what} is {known[row]}, a recount of its pods says {wanted[row]}"

@@ -17,20 +17,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.selectors import Selector
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask, Rows, Values
 from stowplan.scheduler.cluster.columns import grown, with_rows
 from stowplan.scheduler.cluster.labels import LabelColumn
 from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodShape
 from stowplan.scheduler.cluster.pod_table import PodTable
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 Pair = tuple[str, str]
 #: Per-domain sums kept up to date per slot; a slot rarely has more than a few readers.
@@ -104,8 +100,8 @@ class _DomainSums(PlainStruct, eq=False):
 
     column: LabelColumn
     #: Rows that count; None: all that have the label.
-    eligible: npt.NDArray[np.bool_] | None
-    sums: npt.NDArray[np.int64]
+    eligible: Mask | None
+    sums: Ints
 
 
 class _Mark(PlainStruct, eq=False):
@@ -122,7 +118,7 @@ class _CountMatrix:
 
     def __init__(self, capacity: int) -> None:
         #: Counts per slot and row; shape (slots, capacity).
-        self.counts: npt.NDArray[np.int32] = np.zeros((8, capacity), np.int32)
+        self.counts: Counts = np.zeros((8, capacity), np.int32)
         #: Changes whenever a count of the slot changes, or the slot is reassigned.
         self.versions: list[int] = []
         #: Number of times that an array which readers may hold was detached from its counts.
@@ -130,9 +126,7 @@ class _CountMatrix:
         self._clock = 0
         self._sums: dict[int, list[_DomainSums]] = {}
 
-    def sum_by_domain(
-        self, slot: int, column: LabelColumn, rows: int, eligible: npt.NDArray[np.bool_] | None = None
-    ) -> npt.NDArray[np.int64]:
+    def sum_by_domain(self, slot: int, column: LabelColumn, rows: int, eligible: Mask | None = None) -> Ints:
         """The counts of a slot on the first `rows` rows, summed by label value; [0], for nodes without the label, is 0.
 
         The array keeps following the counts: read it within the cycle, and never write to it.
@@ -185,7 +179,7 @@ class _CountMatrix:
             if code and (of_domain.eligible is None or of_domain.eligible[row]):
                 of_domain.sums[code] += by
 
-    def _add_all(self, slot: int, rows: npt.NDArray[np.intp], by: npt.NDArray[np.int64]) -> None:
+    def _add_all(self, slot: int, rows: Rows, by: Ints) -> None:
         """`_add` for distinct rows."""
         self.counts[slot, rows] += by.astype(np.int32)
         self._touch(slot)
@@ -207,9 +201,7 @@ class _CountMatrix:
         self.detached += 1
 
 
-def domain_sums(
-    column: LabelColumn, counts: npt.NDArray[np.integer], eligible: npt.NDArray[np.bool_] | None = None
-) -> npt.NDArray[np.int64]:
+def domain_sums(column: LabelColumn, counts: Values, eligible: Mask | None = None) -> Ints:
     """Counts per row, summed by label code; nodes without the label do not count."""
     codes = column.codes[: len(counts)]
     if eligible is not None:
@@ -317,9 +309,7 @@ class MatchCounts(_CountMatrix):
         for slot in () if terminating else live:
             self._add(slot, row, sign)
 
-    def count_all(
-        self, shape: PodShape, rows: npt.NDArray[np.intp], by: npt.NDArray[np.int64], *, terminating: bool
-    ) -> None:
+    def count_all(self, shape: PodShape, rows: Rows, by: Ints, *, terminating: bool) -> None:
         """`count` for a number of pods on each of some distinct rows."""
         always, live = self._slots_of[shape.id]
         for slot in always if terminating else (*always, *live):
@@ -430,7 +420,7 @@ class HeldCounts(_CountMatrix):
         for slot, times in self._slots_of.get(shape.id, {}).items():
             self._add(slot, row, sign * times)
 
-    def count_all(self, shape: PodShape, rows: npt.NDArray[np.intp], by: npt.NDArray[np.int64]) -> None:
+    def count_all(self, shape: PodShape, rows: Rows, by: Ints) -> None:
         """`count` for a number of pods on each of some distinct rows."""
         for slot, times in self._slots_of.get(shape.id, {}).items():
             self._add_all(slot, rows, by * times)

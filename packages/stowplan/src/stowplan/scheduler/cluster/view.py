@@ -10,22 +10,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.kube.api.types import Node
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask, Rows, Values
+from stowplan.scheduler.cluster.labels import LabelColumn
 from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.ports import Port
-    from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.ports import Port
+from stowplan.scheduler.cluster.state import ClusterState
 
 
-def unwritable(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+def unwritable(array: Values) -> Values:
     """A view of the array that cannot be written through."""
     found = array.view()
     found.flags.writeable = False
@@ -37,17 +33,17 @@ class Nodes:
 
     _protected = False
 
-    def __init__(self, state: ClusterState, rows: npt.NDArray[np.intp] | None = None) -> None:
+    def __init__(self, state: ClusterState, rows: Rows | None = None) -> None:
         self.state = state
         self.table = state.table
         self.rows = rows
         #: Positions that remain (None: all); only read by plugins that loop over nodes.
-        self.candidates: npt.NDArray[np.bool_] | None = None
+        self.candidates: Mask | None = None
 
     def __len__(self) -> int:
         return self.table.n if self.rows is None else len(self.rows)
 
-    def take(self, column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    def take(self, column: Values) -> Values:
         """The view's part of a column, or of a matrix of columns; read-only."""
         if self.rows is not None:
             # A fifth of the time of indexing with an ellipsis.
@@ -68,7 +64,7 @@ class Nodes:
         found: list[int] = np.flatnonzero(wanted).tolist()
         return found
 
-    def restricted(self, rows: npt.NDArray[np.intp]) -> Nodes:
+    def restricted(self, rows: Rows) -> Nodes:
         """A view of the same cluster with fewer rows (table row numbers)."""
         return Nodes(self.state, rows)
 
@@ -89,33 +85,33 @@ class Nodes:
     def label(self, key: str) -> LabelColumn:
         return self.table.label(key)
 
-    def codes(self, key: str) -> npt.NDArray[np.intp]:
+    def codes(self, key: str) -> Codes:
         """The codes of a label's values, 0 for nodes without the label."""
         return self.take(self.table.label(key).codes)
 
-    def allocatable(self, resource: int) -> npt.NDArray[np.int64]:
+    def allocatable(self, resource: int) -> Ints:
         return self.take(self.table.allocatable[resource])
 
     # -- resource usage of pods ----------------------------------------------------------------------------------------
 
-    def requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+    def requested(self, resource: int | slice) -> Ints:
         """The requested amount of a resource per node; for several resources, one row each."""
         return self.take(self.table.requested[resource])
 
-    def non_zero_requested(self, resource: int | slice) -> npt.NDArray[np.int64]:
+    def non_zero_requested(self, resource: int | slice) -> Ints:
         """Requested cpu (0) or memory (1), with the scheduler's defaults for containers that request none."""
         return self.take(self.table.non_zero_requested[resource])
 
-    def pod_count(self) -> npt.NDArray[np.int64]:
+    def pod_count(self) -> Ints:
         return self.take(self.table.pod_count)
 
-    def port_conflicts(self, wanted: Sequence[Port]) -> npt.NDArray[np.bool_]:
+    def port_conflicts(self, wanted: Sequence[Port]) -> Mask:
         """Nodes on which some wanted host port is in use."""
         taken = np.zeros(self.table.n, np.bool_)
         taken[self.state.ports.conflicting_rows(wanted)] = True
         return self.take(taken)
 
-    def disk_conflicts(self, disks: Sequence[Disk]) -> npt.NDArray[np.bool_]:
+    def disk_conflicts(self, disks: Sequence[Disk]) -> Mask:
         """Nodes on which a mount of one of these disks excludes another mount."""
         found = np.zeros(self.table.n, np.bool_)
         found[self.state.disks.conflicting_rows(disks)] = True

@@ -27,6 +27,7 @@ from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.kube.klog import get_logger
 from stowplan.kube.klog.value_text import stack_trace
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
@@ -59,9 +60,6 @@ from stowplan.scheduler.framework.unfinished import unfinished_of
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
     from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
@@ -226,9 +224,7 @@ def schedule_pod(
     return Decision(pod, status=error(GIVEN_UP))
 
 
-def _find_node(
-    algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo, rows: npt.NDArray[np.intp] | None
-) -> Decision:
+def _find_node(algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInfo, rows: Rows | None) -> Decision:
     """The decision of a pod that no extender is interested in, before PostFilter."""
     if not (algorithm.cluster.table.count if rows is None else len(rows)):
         return without_nodes(pod)

@@ -7,16 +7,14 @@ only the in-memory scheduler places pods.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
+from stowplan.kube.config.configuration import Configuration
 from stowplan.scheduler.extenders.calls import Call, Calls
 from stowplan.scheduler.extenders.http_extender import HttpExtender, configured_extenders
 from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Refused
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.configuration import Configuration
 
 _OK = 200
 

@@ -12,7 +12,7 @@ Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, send in pkg/sc
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,15 +20,13 @@ from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.api.urls import without_password
+from stowplan.kube.config.configuration import Configuration
+from stowplan.kube.config.configuration import Extender as Settings
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.extenders.answers import AnswerError, answer_to
 from stowplan.scheduler.extenders.http_extender import names_of
 from stowplan.scheduler.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion, Question, VictimsAsked
 from stowplan.scheduler.framework.requests import Ask
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.configuration import Configuration
-    from stowplan.kube.config.configuration import Extender as Settings
 
 #: By how much a response may exceed its request. A valid one contains at most the nodes of the request, and reasons for
 #: the others.

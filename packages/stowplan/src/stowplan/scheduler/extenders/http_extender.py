@@ -6,21 +6,18 @@ Upstream: pkg/scheduler/extender.go.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.api.urls import without_password
+from stowplan.kube.config.configuration import Configuration
+from stowplan.kube.config.configuration import Extender as Settings
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.extenders.answers import BindAnswer, FilterAnswer
 from stowplan.scheduler.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion, VictimsAsked
 from stowplan.scheduler.framework.eviction_plan import Candidate
 from stowplan.scheduler.framework.extender import Extender, Filtered, Victims
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.configuration import Configuration
-    from stowplan.kube.config.configuration import Extender as Settings
-    from stowplan.scheduler.extenders.answers import BindAnswer, FilterAnswer
 
 
 class ExtenderError(Exception):

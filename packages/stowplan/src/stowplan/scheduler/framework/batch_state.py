@@ -4,22 +4,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask
 
 
 class BatchFilterState(ABC):
     """The domains that a Filter refuses to the next of the pods; updated with each of them."""
 
     #: The domain of each row.
-    codes: npt.NDArray[np.intp]
+    codes: Codes
     #: Whether a domain is refused to the next pod, by domain.
-    refused: npt.NDArray[np.bool_]
+    refused: Mask
 
     @abstractmethod
     def place(self, row: int) -> Sequence[int]:
@@ -30,7 +26,7 @@ class BatchScoreState(ABC):
     """The scores of the next of the pods; updated with each of them. Nodes of a class have the same score."""
 
     #: The class of each row. A pod may take its row to another class, which may be new.
-    classes: npt.NDArray[np.intp]
+    classes: Codes
     #: The number of classes.
     size: int
 
@@ -39,7 +35,7 @@ class BatchScoreState(ABC):
         """Count a pod on this row; return the row's class from now on."""
 
     @abstractmethod
-    def by_class(self, feasible: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def by_class(self, feasible: Ints) -> Ints:
         """The normalized score of each class.
 
         `feasible`: the number of feasible nodes of each class; not all are 0. Classes without any do not matter.

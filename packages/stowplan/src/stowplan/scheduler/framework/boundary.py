@@ -21,15 +21,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from functools import partial
 from inspect import isgenerator
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, TypeVarTuple, cast, overload
+from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple, cast, overload
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.cycle_state import CallTimes
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import awaited
 from stowplan.scheduler.framework.status import SKIP, Status, described, raised, well_formed
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.cycle_state import CallTimes
 
 R = TypeVar("R")
 C = TypeVar("C")

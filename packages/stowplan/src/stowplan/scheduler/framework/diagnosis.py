@@ -9,17 +9,13 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Mask, Verdicts
 from stowplan.scheduler.cluster.memos import Memos
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 _NOT_TRIED = Status(Code.UnschedulableAndUnresolvable)
 
@@ -29,9 +25,9 @@ class Diagnosis:
     """The filters' verdict on every node in one attempt."""
 
     #: Rows that hold a node.
-    valid: npt.NDArray[np.bool_]
+    valid: Mask
     #: Rows on which Filter ran; the others have the `absent` status.
-    examined: npt.NDArray[np.bool_]
+    examined: Mask
     #: Each Filter plugin's rejections over all rows, in plugin order.
     filtered: list[tuple[str, Rejections]] = field(default_factory=list)
     #: Statuses caused by nominated pods, by row; they take precedence over `filtered`.
@@ -53,7 +49,7 @@ class Diagnosis:
         return int(np.count_nonzero(self.examined & self.valid))
 
     @cached_property
-    def _firsts(self) -> list[tuple[str, Rejections, npt.NDArray[np.bool_]]]:
+    def _firsts(self) -> list[tuple[str, Rejections, Mask]]:
         """For each plugin, the rows that it was the first to reject."""
         left = self.examined & self.valid
         left[list(self.nominated)] = False
@@ -75,7 +71,7 @@ class Diagnosis:
         """Plugins that returned Pending for some node: their pods skip backoff when requeued."""
         return frozenset(plugin for plugin, e, hit in self.entries() if e.code == Code.Pending and (e.mask & hit).any())
 
-    def entries(self) -> Iterator[tuple[str, Entry, npt.NDArray[np.bool_]]]:
+    def entries(self) -> Iterator[tuple[str, Entry, Mask]]:
         """(plugin, entry, rows that the plugin was the first to reject)."""
         for plugin, rejections, hit in self._firsts:
             for entry in rejections.entries:
@@ -93,7 +89,7 @@ class Diagnosis:
         return None
 
     @cached_property
-    def codes(self) -> npt.NDArray[np.int8]:
+    def codes(self) -> Verdicts:
         """The status code of every row; 0 for feasible rows and rows without a node."""
         codes = np.zeros(len(self.valid), np.int8)
         codes[self.valid & ~self.examined] = int(self.absent.code)

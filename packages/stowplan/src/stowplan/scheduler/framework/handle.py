@@ -10,25 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Participant
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.requests import Request
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
-
-if TYPE_CHECKING:
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.cluster.nominator import Nominator
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.extender import Extender
 
 
 class Random(Protocol):

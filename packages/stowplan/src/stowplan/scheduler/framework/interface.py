@@ -25,29 +25,29 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.config.declaration import PluginDeclaration
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.view import NodeInfo, Nodes
+from stowplan.scheduler.framework.batch_state import BatchState
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections, from_statuses
 from stowplan.scheduler.framework.requests import Ask, Bind, Done, Outcome, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import Pod, PodGroup
-    from stowplan.kube.config.declaration import PluginDeclaration
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import NodeInfo, Nodes
-    from stowplan.scheduler.framework.batch_state import BatchState
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
-    from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
     from stowplan.scheduler.framework.explanations.preemption import Preemption
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.pod_shift import PodShift
+
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)
@@ -210,9 +210,7 @@ class CountsPods(Plugin):
         """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
         return False
 
-    def guaranteed_feasible_sets(
-        self, state: CycleState, pod: PodInfo, lost: int
-    ) -> Sequence[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
         """Masks of rows: at any time, all rows of at least one of them pass Filter, except rows that got a pod since.
 
         At any time: once `lost` nodes are gone, while their pods are placed again. None: unknown. For in-tree plugins.
@@ -365,12 +363,10 @@ class ScorePlugin(Plugin):
     normalizes_by_bounds: ClassVar[bool] = False
 
     @abstractmethod
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         """Score every node of the view. Scores of nodes that are not candidates are ignored."""
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         """Bring the scores into 0…100, based on the feasible nodes."""
         return scores
 
@@ -378,7 +374,7 @@ class ScorePlugin(Plugin):
 class NodeScorePlugin(ScorePlugin):
     """A Score plugin that scores one node at a time."""
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         scores = np.zeros(len(nodes), np.int64)
         for i in nodes.positions():
             score = self.score_node(state, pod, nodes.info(i))

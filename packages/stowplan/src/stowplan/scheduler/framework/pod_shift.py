@@ -8,29 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_table import PodTable
+from stowplan.scheduler.cluster.pod_table import PodTable
 
 
 class PodShift:
     """`pods[i]` is added to (sign 1) or removed from (sign −1) table row `rows[i]`; rows are distinct."""
 
-    rows: npt.NDArray[np.intp]
+    rows: Rows
     sign: int
     shapes: list[PodShape]
-    shape_index: npt.NDArray[np.intp]
+    shape_index: Codes
     _table: PodTable
-    _slots: npt.NDArray[np.int64]
+    _slots: Ints
 
-    def __init__(self, rows: npt.NDArray[np.intp], pods: Sequence[PodInfo], sign: int) -> None:
+    def __init__(self, rows: Rows, pods: Sequence[PodInfo], sign: int) -> None:
         self.rows = rows
         self.pods = pods
         self.sign = sign
@@ -40,7 +36,7 @@ class PodShift:
         self.shapes: list[PodShape] = list(index)
 
     @classmethod
-    def of_slots(cls, table: PodTable, rows: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> PodShift:
+    def of_slots(cls, table: PodTable, rows: Rows, slots: Ints, sign: int) -> PodShift:
         """A shift of pods given by their slots; shapes are compared by id, without accessing every pod."""
         shift = cls.__new__(cls)
         shift.rows, shift.sign, shift._table, shift._slots = rows, sign, table, slots
@@ -52,7 +48,7 @@ class PodShift:
     def pods(self) -> Sequence[PodInfo]:
         return [info for slot in self._slots.tolist() if (info := self._table.infos[slot])]
 
-    def amounts(self, of_shape: Callable[[PodShape], int]) -> npt.NDArray[np.int64] | None:
+    def amounts(self, of_shape: Callable[[PodShape], int]) -> Ints | None:
         """The amount that each pod adds at its row, by shape, with the shift's sign; None if it is zero everywhere."""
         per_shape = np.array([of_shape(shape) for shape in self.shapes], np.int64)
         return self.sign * per_shape[self.shape_index] if per_shape.any() else None

@@ -8,20 +8,18 @@ creates any.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Mask, Values
 from stowplan.scheduler.framework.status import Code, Reason, Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 class Entry(NamedTuple):
     """The nodes (view positions) that are rejected for one reason."""
 
-    mask: npt.NDArray[np.bool_]
+    mask: Mask
     code: Code
     reason: Reason
 
@@ -31,12 +29,12 @@ class Rejections:
 
     __slots__ = ("_entries", "mask")
 
-    def __init__(self, mask: npt.NDArray[np.bool_], entries: Sequence[Entry] | Callable[[], Sequence[Entry]]) -> None:
+    def __init__(self, mask: Mask, entries: Sequence[Entry] | Callable[[], Sequence[Entry]]) -> None:
         self.mask = mask
         self._entries = entries
 
     @classmethod
-    def where(cls, mask: npt.NDArray[np.bool_], reason: Reason, code: Code = Code.Unschedulable) -> Rejections:
+    def where(cls, mask: Mask, reason: Reason, code: Code = Code.Unschedulable) -> Rejections:
         return cls(mask, (Entry(mask, code, reason),))
 
     @property
@@ -65,7 +63,7 @@ def from_statuses(statuses: dict[int, Status], length: int) -> Rejections:
 
 
 def _grouped(statuses: dict[int, Status], length: int) -> list[Entry]:
-    groups: dict[tuple[Code, Reason], npt.NDArray[Any]] = {}
+    groups: dict[tuple[Code, Reason], Values] = {}
     for i, status in statuses.items():
         for reason in _records(status):
             mask = groups.setdefault((status.code, reason), np.zeros(length, np.bool_))

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube import config
+from stowplan.kube.config.config_loading import Source
 from stowplan.scheduler.in_tree.discovery import declarations
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.config_loading import Source
 
 
 def load_config(

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Rows
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.diagnosis import histogram_text
 from stowplan.scheduler.framework.eviction_plan import Candidate
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.preemption.choice import best_of
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.status import Status
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
@@ -34,12 +30,12 @@ class Candidates:
         self.tried = 0
         self.error: Status | None = None
         #: Victims of all candidates as slots, grouped by candidate, most important first.
-        self._slots: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._slots: Ints = np.zeros(0, np.int64)
         #: The index of each candidate's first victim, and that after its last one.
-        self._starts: npt.NDArray[np.intp] = np.zeros(0, np.intp)
-        self._ends: npt.NDArray[np.intp] = np.zeros(0, np.intp)
-        self._rows: npt.NDArray[np.intp] = np.zeros(0, np.intp)
-        self._violations: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._starts: Rows = np.zeros(0, np.intp)
+        self._ends: Rows = np.zeros(0, np.intp)
+        self._rows: Rows = np.zeros(0, np.intp)
+        self._violations: Ints = np.zeros(0, np.int64)
 
     @classmethod
     def of(cls, cluster: ClusterState, candidates: Sequence[Candidate], nodes_total: int) -> Candidates:
@@ -55,10 +51,10 @@ class Candidates:
 
     def found(
         self,
-        rows: npt.NDArray[np.intp],
-        starts: npt.NDArray[np.intp],
-        slots: npt.NDArray[np.int64],
-        violations: npt.NDArray[np.int64],
+        rows: Rows,
+        starts: Rows,
+        slots: Ints,
+        violations: Ints,
     ) -> None:
         self._rows, self._starts, self._slots, self._violations = rows, starts, slots, violations
         self._ends = np.append(starts[1:], len(slots))

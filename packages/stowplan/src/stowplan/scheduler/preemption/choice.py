@@ -6,19 +6,14 @@ Upstream: pickOneNodeForPreemption in pkg/scheduler/framework/preemption/preempt
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_table import PodTable
-
-    Ints = npt.NDArray[np.int64]
+from stowplan.scheduler.cluster.arrays import Ints, Rows
+from stowplan.scheduler.cluster.pod_table import PodTable
 
 
-def best_of(pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], violations: Ints) -> npt.NDArray[np.intp]:
+def best_of(pods: PodTable, slots: Ints, starts: Rows, violations: Ints) -> Rows:
     """Indexes of the best candidates: each rule keeps those with the lowest value.
 
     `slots` are the victims of all candidates, grouped by candidate, most important first; `starts` has the index of
@@ -35,7 +30,7 @@ def best_of(pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], violation
     return left
 
 
-def _rules(pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], violations: Ints) -> Iterator[Ints]:
+def _rules(pods: PodTable, slots: Ints, starts: Rows, violations: Ints) -> Iterator[Ints]:
     """Budget violations, highest priority, sum of priorities, number of victims, latest of the earliest start times."""
     yield violations
     priorities = pods.priority[slots]

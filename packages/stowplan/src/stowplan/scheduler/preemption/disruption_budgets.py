@@ -6,22 +6,16 @@ Upstream: filterPodsWithPDBViolation in pkg/scheduler/framework/plugins/defaultp
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.selectors import Selector, SelectorError, compile_label_selector
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.objects import ObjectStore
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.pod_table import PodTable
-    from stowplan.scheduler.cluster.state import ClusterState
-
-    Ints = npt.NDArray[np.int64]
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
+from stowplan.scheduler.cluster.objects import ObjectStore
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.pod_table import PodTable
+from stowplan.scheduler.cluster.state import ClusterState
 
 
 class _Budgets:
@@ -58,9 +52,7 @@ class _Budgets:
         return info.pod.metadata.name not in self.objects[i].status.disrupted_pods
 
 
-def violating_pods(
-    cluster: ClusterState, pods: PodTable, slots: Ints, starts: npt.NDArray[np.intp], counts: Ints
-) -> npt.NDArray[np.bool_]:
+def violating_pods(cluster: ClusterState, pods: PodTable, slots: Ints, starts: Rows, counts: Ints) -> Mask:
     """For victims grouped by node, most important first: whose eviction exceeds a budget.
 
     Each node has the whole of a budget: the n-th of its victims that a budget covers exceeds it if fewer are allowed.

@@ -11,27 +11,22 @@ docs/reference/behaviour.md, Preemption.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from stowplan.kube.api.types import PodDisruptionBudget
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.runtime import nominated_pods as nominated
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.scheduler.preemption.disruption_budgets import violating_pods
 from stowplan.scheduler.preemption.victims import Importance, lower_priority_pods
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 #: Memo key for the result of a diagnosis' dry run.
 _OUTCOME = "dry run"
@@ -91,8 +86,8 @@ class _Simulation:
         framework: Framework,
         state: CycleState,
         pod: PodInfo,
-        rows: npt.NDArray[np.int64],
-        slots: npt.NDArray[np.int64],
+        rows: Ints,
+        slots: Ints,
     ) -> None:
         self.framework, self.pod = framework, pod
         self.cluster = framework.handle.cluster
@@ -124,7 +119,7 @@ class _Simulation:
                 self._report(outcome, victims, violating)
         outcome.error = outcome.error or error
 
-    def _report(self, outcome: Candidates, victims: npt.NDArray[np.bool_], violating: npt.NDArray[np.bool_]) -> None:
+    def _report(self, outcome: Candidates, victims: Mask, violating: Mask) -> None:
         kept = np.bincount(self.position[victims], minlength=len(self.rows))
         if not kept.all():
             spared = self.cluster.table.names[self.rows[int(np.flatnonzero(kept == 0)[0])]]
@@ -156,7 +151,7 @@ class _Simulation:
                     return error
         return None
 
-    def _move(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
+    def _move(self, positions: Rows, slots: Ints, sign: int) -> Status | None:
         """Add one pod to (or remove it from) each position."""
         if not len(positions):
             return None
@@ -170,7 +165,7 @@ class _Simulation:
                 (self.nodes.add_pod if sign > 0 else self.nodes.remove_pod)(position, info)
         return self._shift_plugins(positions, slots, sign) if self.extended else None
 
-    def _shift_plugins(self, positions: npt.NDArray[np.intp], slots: npt.NDArray[np.int64], sign: int) -> Status | None:
+    def _shift_plugins(self, positions: Rows, slots: Ints, sign: int) -> Status | None:
         shift = PodShift.of_slots(self.pods, self.rows[positions], slots, sign)
         return self.framework.shift_pods(self.state, self.pod, shift, self.nodes)
 
@@ -197,7 +192,7 @@ class _Simulation:
         self._keep(np.flatnonzero(passed))
         return None
 
-    def _keep(self, positions: npt.NDArray[np.intp]) -> None:
+    def _keep(self, positions: Rows) -> None:
         self.nodes = self.nodes.at(positions)
         chosen = np.zeros(len(self.rows), np.bool_)
         chosen[positions] = True
@@ -208,7 +203,7 @@ class _Simulation:
         self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.ahead)
         self._index()
 
-    def _reprieve(self, violating: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_] | Status:
+    def _reprieve(self, violating: Mask) -> Mask | Status:
         """Add pods back, those whose eviction would violate a budget first; those that no longer fit are victims."""
         victims = np.zeros(len(self.slots), np.bool_)
         order = np.lexsort((~violating, self.position)) if violating.any() else np.arange(len(self.slots))

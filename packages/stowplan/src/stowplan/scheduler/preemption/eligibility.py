@@ -5,18 +5,12 @@ Upstream: PodEligibleToPreemptOthers in pkg/scheduler/framework/plugins/defaultp
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.config import FeatureGates
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.status import Code
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.kube.config import FeatureGates
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
 
 NO_GROUP = "pod group for pod not found"
 PLACED_GROUP = "not eligible due to placement-based pod group scheduling limitation"

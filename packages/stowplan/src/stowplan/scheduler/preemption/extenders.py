@@ -13,28 +13,23 @@ pkg/scheduler/extender.go.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.eviction_plan import Candidate
-from stowplan.scheduler.framework.extender import ClusterChangedError, answer_of
-from stowplan.scheduler.framework.requests import Ask
+from stowplan.scheduler.framework.extender import ClusterChangedError, Extender, Victims, answer_of
+from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.status import Status, error, unschedulable
 from stowplan.scheduler.preemption.candidates import Candidates
 from stowplan.scheduler.preemption.dry_run import dry_run
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.extender import Extender, Victims
-    from stowplan.scheduler.framework.requests import Outcome
-    from stowplan.scheduler.framework.runtime.framework import Framework
 
 NO_CANDIDATE = "preemption: no candidate node for preemption"
 

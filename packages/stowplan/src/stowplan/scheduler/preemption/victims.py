@@ -7,23 +7,20 @@ pods is evicted, so it is reproduced here (`go_sort`). Where it makes no differe
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED
 from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.preemption.go_sort import INSERTION_LIMIT, go_sort
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
-
-def lower_priority_pods(pods: PodTable, priority: int, potential: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+def lower_priority_pods(pods: PodTable, priority: int, potential: Mask) -> Ints:
     """Slots of the pods that may be evicted."""
     rows = pods.row[: pods.n]
     lower = np.flatnonzero((pods.priority[: pods.n] < priority) & (rows >= 0))
-    found: npt.NDArray[np.int64] = lower[potential[rows[lower]]]
+    found: Ints = lower[potential[rows[lower]]]
     return found
 
 
@@ -33,7 +30,7 @@ class Importance:
     def __init__(self, pods: PodTable) -> None:
         self.pods = pods
 
-    def sort(self, slots: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def sort(self, slots: Ints) -> Ints:
         """Sort by node: higher priority first, then earlier start, then the node's own order."""
         p = self.pods
         everywhere = np.ones(len(slots), np.bool_)
@@ -43,9 +40,7 @@ class Importance:
             slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(p.order[of_node])]
         )
 
-    def _ties(
-        self, slots: npt.NDArray[np.int64], came: npt.NDArray[np.int64], sorted_here: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64]:
+    def _ties(self, slots: Ints, came: Ints, sorted_here: Mask) -> Ints:
         """The tie-breaker of a short list: earlier position first; later first for pods that have not started.
 
         Parity: for a missing start time, the reference uses the current time of each comparison. When it inserts a pod,
@@ -56,11 +51,11 @@ class Importance:
 
     def _shuffle_equals(
         self,
-        slots: npt.NDArray[np.int64],
-        nodes: npt.NDArray[np.int64],
-        sorted_here: npt.NDArray[np.bool_],
-        unsorted: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
-    ) -> npt.NDArray[np.int64]:
+        slots: Ints,
+        nodes: Ints,
+        sorted_here: Mask,
+        unsorted: Callable[[Ints], Ints],
+    ) -> Ints:
         """Order a node's equally important pods as the reference's unstable sort would.
 
         `nodes` is ascending; `unsorted` is the order in which a node's pods entered that sort.
@@ -86,11 +81,11 @@ class Importance:
 
     def of_victims(
         self,
-        slots: npt.NDArray[np.int64],
-        position: npt.NDArray[np.intp],
-        victims: npt.NDArray[np.bool_],
-        violating: npt.NDArray[np.bool_],
-    ) -> npt.NDArray[np.int64]:
+        slots: Ints,
+        position: Rows,
+        victims: Mask,
+        violating: Mask,
+    ) -> Ints:
         """The victims' slots, node by node, most important first.
 
         `slots` are all pods that could be evicted; `position` has their nodes, ascending.

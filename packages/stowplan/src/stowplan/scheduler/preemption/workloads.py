@@ -15,18 +15,14 @@ docs/reference/behaviour.md, Preemption for pod groups.
 from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import NOT_STARTED, group_key
+from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, group_key
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Code, Status, unresolvable, unschedulable
 from stowplan.scheduler.preemption.disruption_budgets import violating_units
 from stowplan.scheduler.preemption.eligibility import NEVER
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from stowplan.ask.explain.verdicts.refusals import for_nominated
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.arrays import Rows, Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.framework.boundary import Raised, call
@@ -27,10 +28,8 @@ from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.explanations.grouping import Refusal, Rows
+    from stowplan.scheduler.framework.explanations.grouping import Refusal
 
 
 class VerdictInspection(Inspection):
@@ -135,7 +134,7 @@ class Explanations:
         """Plugin -> remedy, for every plugin that rejects some node."""
         return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
 
-    def _remedy(self, name: str, mask: npt.NDArray[Any]) -> Remedy:
+    def _remedy(self, name: str, mask: Values) -> Remedy:
         def asked() -> Remedy | None:
             remedy = self._of(name).remedy(mask)
             if remedy is not None and remedy.classes.shape != mask.shape:

@@ -24,14 +24,11 @@ from stowplan.ask.explain.verdicts.refusals import for_nominated
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.framework.explanations.changes import Change, Dial, Step, Way
 from stowplan.scheduler.framework.explanations.formatting import count, sentence
 from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.remedy import HOPELESS, Remedy
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 #: Maximum number of changes that are tried for one pod.
 TRIES = 400
@@ -44,7 +41,7 @@ class Trials:
     inspection: VerdictInspection
     limit: int = TRIES
     #: The rows to gain; None: any.
-    only: npt.NDArray[np.bool_] | None = None
+    only: Mask | None = None
     tries: int = field(default=0, init=False)
 
     @property
@@ -67,7 +64,7 @@ class Trials:
                     found[name] = change.on_node(node)
         return list(found.values())
 
-    def feasible(self, changes: Sequence[Change]) -> npt.NDArray[np.intp]:
+    def feasible(self, changes: Sequence[Change]) -> Rows:
         """Rows that are feasible after the changes."""
         self.tries += 1
         cluster = self.inspection.cluster
@@ -114,11 +111,8 @@ def _everywhere(at: VerdictInspection) -> Iterator[str]:
 
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from stowplan.scheduler.engine.engine import Engine
 
-    Rows = npt.NDArray[np.intp]
 
 #: Kinds of nodes examined per number of plugins, and ways tried per kind.
 _MAX_KINDS, _MAX_WAYS = 40, 12
@@ -206,7 +200,7 @@ class _Search:
     explanations: Explanations
     depth: int = 0
     #: The rows to gain; None: any.
-    only: npt.NDArray[np.bool_] | None = None
+    only: Mask | None = None
     tries: int = TRIES
     trials: Trials = field(init=False)
     _remedies: dict[str, Remedy] = field(init=False)

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from msgspec.structs import replace
 
 from stowplan.kube.api.types import PodGroup
+from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
 from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.inspection.records import ConditionRecord, GroupRefusalRecord
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.intp]
 
 
 def refusals(diagnosis: Diagnosis) -> list[Refusal]:
@@ -34,7 +28,7 @@ def for_nominated(diagnosis: Diagnosis) -> list[int]:
 
 
 def _filtered(diagnosis: Diagnosis) -> list[Refusal]:
-    by_plugin: dict[str, tuple[list[Entry], npt.NDArray[np.bool_]]] = {}
+    by_plugin: dict[str, tuple[list[Entry], Mask]] = {}
     for plugin, entry, hit in diagnosis.entries():
         by_plugin.setdefault(plugin, ([], hit))[0].append(entry)
     found = []

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
@@ -35,11 +36,6 @@ from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterR
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import ended
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.intp]
 
 #: Attribute access on an Enum is slow.
 _SUCCESS, _ERROR = Code.Success, Code.Error
@@ -66,13 +62,13 @@ class Judged(PlainStruct, eq=False):
     #: The verdict on each node; None if no node was evaluated, or filtering failed.
     diagnosis: Diagnosis | None = None
     #: Rows that passed every filter.
-    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    feasible: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     #: The scores of all feasible rows; None if there are none, or scoring failed.
     scored: Scored | None = None
     #: Whether the pod is nominated to the chosen node, so that scores do not matter.
     nominated: bool = False
     #: Extender -> its addition to the scores.
-    points: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    points: dict[str, Ints] = field(default_factory=dict)
     #: Results of further PostFilter plugins that were not run because an earlier one failed.
     post_filters_not_run: tuple[tuple[str, PostFilterResult], ...] = ()
 
@@ -148,9 +144,7 @@ class SchedulingAlgorithm:
             for pod, (row, feasible) in zip(pods, picks, strict=False)
         ]
 
-    def guaranteed_feasible_sets(
-        self, framework: Framework, pod: PodInfo, lost: int
-    ) -> list[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[Mask] | None:
         """`CountsPods.guaranteed_feasible_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
         if self.row_tried_first(pod) is not None:
             return None
@@ -312,7 +306,7 @@ class SchedulingAlgorithm:
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
 
     @staticmethod
-    def score(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: npt.NDArray[np.bool_]) -> Scored:
+    def score(framework: Framework, evaluation: Evaluation, pod: PodInfo, feasible: Mask) -> Scored:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
         metrics = framework.metrics
         if metrics is None or evaluation.asking or not framework.score:
@@ -370,9 +364,7 @@ class SchedulingAlgorithm:
         decision = Decision(pod, self.cluster.table.names[row], state=state)
         return Judged(decision, diagnosis, feasible, scored, nominated, points)
 
-    def _left(
-        self, extenders: ExtenderResults, diagnosis: Diagnosis, feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.bool_]:
+    def _left(self, extenders: ExtenderResults, diagnosis: Diagnosis, feasible: Mask) -> Mask:
         """The rows that pass the extenders; their rejections are added to the diagnosis."""
         table = self.cluster.table
         rows = table.order.rows[feasible[table.order.rows]]
@@ -382,7 +374,7 @@ class SchedulingAlgorithm:
         refuse(diagnosis, table.names, np.flatnonzero(feasible & ~left), extenders.refused, narrowed=extenders.narrowed)
         return left
 
-    def _points(self, extenders: ExtenderResults, feasible: npt.NDArray[np.bool_]) -> dict[str, npt.NDArray[np.int64]]:
+    def _points(self, extenders: ExtenderResults, feasible: Mask) -> dict[str, Ints]:
         """Extender -> its addition to the scores; a single node is not scored."""
         table = self.cluster.table
         rows = np.flatnonzero(feasible).tolist()
@@ -427,7 +419,7 @@ class SchedulingAlgorithm:
         affordable = _MAX_ROWS // max(1, self.cluster.table.n)
         return min(max(_MIN_EVALUATIONS, affordable), _MAX_EVALUATIONS)
 
-    def best(self, totals: npt.NDArray[np.int64]) -> int:
+    def best(self, totals: Ints) -> int:
         """The row with the highest total.
 
         Ties go to the first, or to a random one if there is a source of randomness.

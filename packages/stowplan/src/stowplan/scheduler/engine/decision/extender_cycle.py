@@ -25,12 +25,12 @@ Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.types import Node
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
@@ -45,11 +45,6 @@ from stowplan.scheduler.framework.extender import ClusterChangedError, Extender,
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status, error
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.intp]
 
 _log = get_logger(__name__)
 
@@ -246,13 +241,13 @@ class ExtenderCycle:
             self._add(points, totals)
         return self._cluster.table.names[self._algorithm.best(totals)]
 
-    def _totals(self) -> npt.NDArray[np.int64]:
+    def _totals(self) -> Ints:
         scored = self._algorithm.score(self._framework, self._evaluation, self._pod, self._feasible())
         if scored.error is not None:
             raise _FailedError(scored.error)
         return scored.ranked
 
-    def _feasible(self) -> npt.NDArray[np.bool_]:
+    def _feasible(self) -> Mask:
         feasible = np.zeros(self._cluster.table.n, np.bool_)
         feasible[[self._cluster.table.row_of[name] for name in self._names]] = True
         return feasible
@@ -287,7 +282,7 @@ class ExtenderCycle:
                 points[name] = points.get(name, 0) + score * extender.weight * SCORE_FACTOR
         return points, moved
 
-    def _add(self, points: Mapping[str, int], totals: npt.NDArray[np.int64]) -> None:
+    def _add(self, points: Mapping[str, int], totals: Ints) -> None:
         row_of = self._cluster.table.row_of
         for name, added in points.items():
             row = row_of.get(name)

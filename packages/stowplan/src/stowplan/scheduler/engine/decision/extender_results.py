@@ -8,13 +8,13 @@ Questions use only the verbs filter and prioritize; preempt and bind are only us
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.extender import EXTENDER, MAX_EXTENDER_SCORE, Extender, Filtered, answer_of
@@ -22,10 +22,6 @@ from stowplan.scheduler.framework.interface import MAX_SCORE
 from stowplan.scheduler.framework.rejections import from_statuses
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.status import Status, error, unresolvable, unschedulable
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
 
 #: What one point of an extender adds to a score, at weight 1.
 SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
@@ -136,7 +132,7 @@ def refusals_of(filtered: Filtered) -> dict[str, Status]:
 def refuse(
     diagnosis: Diagnosis,
     names: Sequence[str],
-    rows: npt.NDArray[np.intp],
+    rows: Rows,
     refused: Mapping[str, Status],
     *,
     narrowed: bool,

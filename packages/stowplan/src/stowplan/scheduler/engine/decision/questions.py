@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 
 from stowplan.kube.klog import without_log
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.extender_results import ExtenderResult, ExtenderResults, RequestKey
 from stowplan.scheduler.framework.boundary import call
@@ -33,8 +34,6 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 
@@ -61,10 +60,10 @@ class Judgement:
     error: Status | None = None
     diagnosis: Diagnosis | None = None
     #: Rows that passed every filter.
-    feasible: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+    feasible: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     #: Plugin -> normalized scores times weight, by row; skipped plugins are absent.
-    scores: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
-    totals: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    scores: dict[str, Ints] = field(default_factory=dict)
+    totals: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     #: The reference's message if no node is feasible, without PostFilter's part.
     message: str = ""
     #: The message including PostFilter's part, as in the condition on a live cluster.
@@ -143,7 +142,7 @@ class Question:
             return
         found.not_asked = dict(self._not_asked(found.feasible, extenders_called=results is not None))
 
-    def _not_asked(self, feasible: npt.NDArray[np.bool_], *, extenders_called: bool) -> Iterator[tuple[str, str]]:
+    def _not_asked(self, feasible: Mask, *, extenders_called: bool) -> Iterator[tuple[str, str]]:
         """Plugins and extenders that an attempt would also have called; `extenders_called`: extenders were."""
         nodes = int(np.count_nonzero(feasible))
         if not nodes:
@@ -169,7 +168,7 @@ class Question:
         return self.framework.run_pre_enqueue(pod)
 
     @without_log()
-    def feasible(self, pod: PodInfo) -> npt.NDArray[np.bool_]:
+    def feasible(self, pod: PodInfo) -> Mask:
         """Rows that pass every filter; none after an error."""
         _, outcome = self._algorithm.filtered(self.framework, pod)
         return outcome.feasible if outcome.error is None else np.zeros(self.cluster.table.n, np.bool_)

@@ -16,12 +16,13 @@ Upstream has no counterpart; each pod is judged from scratch.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE, Score, Scored
@@ -31,13 +32,6 @@ from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import FilterPlugin, Plugin, Reads
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
-    Ints = npt.NDArray[np.int64]
-    Rows = npt.NDArray[np.intp]
 
 _SUMS = Reads.NODE_SUMS
 #: Results of these plugins cannot be computed from a node's level.
@@ -278,7 +272,7 @@ class BatchPlacement:
         self._levels.worth += worth.reshape(added, places).tolist()
         return True
 
-    def _hypothetical(self, pods: npt.NDArray[np.int64]) -> HypotheticalNodes:
+    def _hypothetical(self, pods: Ints) -> HypotheticalNodes:
         """All places, once per level, with that many equal pods added."""
         cluster, shape = self._start.framework.handle.cluster, self._start.pod.shape
         nodes = HypotheticalNodes(cluster, np.tile(self._rows, len(pods) // len(self._rows)))

@@ -35,13 +35,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterator, Sequence, Sized
 from itertools import count
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
@@ -51,12 +52,6 @@ from stowplan.scheduler.framework.interface import CountsPods, Plugin, Reads
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status, typed
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Values = npt.NDArray[Any]
-
 
 C = TypeVar("C", bound="Column")
 Q = TypeVar("Q", bound=Plugin)

@@ -16,12 +16,13 @@ Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runti
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.evaluation.batch_placement import BatchPlacement, BatchStart, batch_states
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
@@ -34,13 +35,6 @@ from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp]
-    Ints = npt.NDArray[np.int64]
 
 #: Filters that judge a node by itself.
 _OF_ONE_NODE = (Reads.NODES, Reads.NODE_SUMS, Reads.NODE_PODS)

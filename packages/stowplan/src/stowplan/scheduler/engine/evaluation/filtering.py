@@ -11,10 +11,10 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from functools import cached_property
 from itertools import takewhile
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Mask, Rows, Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, Fold, SharedColumns
@@ -25,12 +25,6 @@ from stowplan.scheduler.framework.interface import FilterPlugin, NodeFilterPlugi
 from stowplan.scheduler.framework.runtime.framework import Framework, PreFiltered
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp]
 
 _ANYTHING, _NODE_SUMS = Reads.ANYTHING, Reads.NODE_SUMS
 _version_of = attrgetter("version")
@@ -417,6 +411,6 @@ class Filtering(Fold[PreFilterPlugin]):
             yield f"{self.feasible_count} feasible rows are counted, {np.count_nonzero(self.feasible)} are there"
 
 
-def equal_arrays(one: npt.NDArray[Any] | None, other: npt.NDArray[Any] | None) -> bool:
+def equal_arrays(one: Values | None, other: Values | None) -> bool:
     """Whether the arrays have equal values. Arrays that are kept never change, so the same array is a shortcut."""
     return one is other or (one is not None and other is not None and np.array_equal(one, other))

@@ -11,21 +11,16 @@ Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.runtime import nominated_pods as nominated
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
 
 
 class NominatedNodes:

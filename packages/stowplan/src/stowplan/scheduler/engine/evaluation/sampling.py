@@ -18,15 +18,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp]
     #: Runs the node-level plugins on some rows and returns which pass; a Status is an error.
     Ask = Callable[[Rows], Mask | Status]
 

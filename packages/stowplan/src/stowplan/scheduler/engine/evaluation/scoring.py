@@ -9,11 +9,11 @@ next `run`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, Fold, ScoreColumn, SharedColumns
@@ -23,12 +23,6 @@ from stowplan.scheduler.framework.interface import PreScorePlugin, Reads, ScoreP
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
-    Ints = npt.NDArray[np.int64]
 
 #: Total of an infeasible node.
 INFEASIBLE = np.iinfo(np.int64).min

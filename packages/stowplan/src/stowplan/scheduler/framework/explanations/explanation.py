@@ -7,8 +7,9 @@ described by its distinct details, the most frequent first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
+from stowplan.scheduler.cluster.arrays import Mask, Rows, Values
 from stowplan.scheduler.framework.explanations.changes import Way
 from stowplan.scheduler.framework.explanations.formatting import sentence
 from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
@@ -16,13 +17,8 @@ from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 from stowplan.scheduler.framework.status import Reason
 
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
+Columns = Sequence[Values]
 
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp]
-    Columns = Sequence[npt.NDArray[Any]]
 
 #: Distinct details of a group that are printed, and that are computed.
 _SHOWN, _MAX_PARTS = 3, 64

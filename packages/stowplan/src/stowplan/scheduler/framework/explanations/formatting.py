@@ -6,15 +6,12 @@ Quantities read as Kubernetes writes them; requirements read as kubectl's select
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.quantity import NANO, Format, format_quantity
 from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, GT, IN, LT, NOT_IN, Requirement, Selector
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Taint
-    from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
-    from stowplan.scheduler.cluster.ports import Port
+from stowplan.kube.api.types import Taint
+from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
+from stowplan.scheduler.cluster.ports import Port
 
 _NANO_PER_MILLI = NANO // 1000
 _ANY_ADDRESS = "0.0.0.0"

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Codes, Rows, Values
 from stowplan.scheduler.framework.status import Code, Reason
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Rows = npt.NDArray[np.intp]
 
 
 class Refusal(PlainStruct, frozen=True, eq=False):
@@ -29,7 +24,7 @@ class Refusal(PlainStruct, frozen=True, eq=False):
         return ", ".join(str(reason) for reason in self.reasons)
 
 
-def classes(columns: Iterable[npt.NDArray[Any]], length: int) -> npt.NDArray[np.intp]:
+def classes(columns: Iterable[Values], length: int) -> Codes:
     """A class number per row; rows with equal values in all columns have the same."""
     ids = np.zeros(length, np.intp)
     for column in columns:
@@ -38,7 +33,7 @@ def classes(columns: Iterable[npt.NDArray[Any]], length: int) -> npt.NDArray[np.
     return ids
 
 
-def split(rows: Rows, ids: npt.NDArray[np.intp]) -> list[Rows]:
+def split(rows: Rows, ids: Codes) -> list[Rows]:
     """Rows by their class number, the largest class first."""
     parts = [rows[ids == i] for i in np.unique(ids).tolist()]
     return sorted(parts, key=lambda part: (-len(part), int(part[0])))

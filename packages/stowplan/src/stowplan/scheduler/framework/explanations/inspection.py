@@ -10,22 +10,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.types import Node
+from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.status import Reason
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.state import ClusterState
-
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp]
 
 _SHORT_KEYS = {
     "topology.kubernetes.io/zone": "zone",

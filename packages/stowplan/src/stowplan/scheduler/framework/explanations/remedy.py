@@ -9,20 +9,14 @@ suggested, so a remedy may propose changes that turn out not to help.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from stowplan.kube.api.types import Node
+from stowplan.scheduler.cluster.arrays import Mask, Rows, Values
 from stowplan.scheduler.framework.explanations.changes import Change, Way
 from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp]
 
 HOPELESS = -1
 
@@ -42,7 +36,7 @@ class Remedy:
         self.classes[rows] = self._last
         return self._last
 
-    def alike(self, rows: Rows, columns: Iterable[npt.NDArray[Any]]) -> list[Rows]:
+    def alike(self, rows: Rows, columns: Iterable[Values]) -> list[Rows]:
         """Groups of rows with equal values in all columns (one value per row of the table), the largest group first."""
         return split(rows, classes([column[rows] for column in columns], len(rows)))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes, unwritable
 from stowplan.scheduler.framework import interface
@@ -24,15 +25,13 @@ from stowplan.scheduler.framework.interface import Placement, PostFilterPlugin, 
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error, raised, unexpected, well_formed, wrapped
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
+Method = Callable[..., Any]
 
-    Method = Callable[..., Any]
 
 _SCORES = np.dtype(np.int64)
 
 
-def checked_scores(count: int, answer: object) -> npt.NDArray[np.int64] | Status:
+def checked_scores(count: int, answer: object) -> Ints | Status:
     if isinstance(answer, Status):
         return answer
     if not isinstance(answer, np.ndarray) or answer.shape != (count,):
@@ -123,9 +122,7 @@ def _normalizing(method: Method) -> Method:
     """It may normalize in place, as upstream's plugins do."""
 
     @wraps(method)
-    def checked(
-        plugin: Any, state: Any, pod: Any, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> Any:
+    def checked(plugin: Any, state: Any, pod: Any, scores: Ints, feasible: Mask) -> Any:
         return _own(method(plugin, state, pod, scores.copy(), unwritable(feasible)))
 
     return checked
@@ -171,7 +168,7 @@ def _entry(entry: Any, count: int) -> Entry:
     return entry._replace(mask=_own_mask(entry.mask, count))
 
 
-def _own_mask(mask: object, count: int) -> npt.NDArray[np.bool_]:
+def _own_mask(mask: object, count: int) -> Mask:
     if not isinstance(mask, np.ndarray):
         raise unexpected(f"a mask of {count} nodes", mask)
     if mask.shape != (count,) or mask.dtype != np.bool_:

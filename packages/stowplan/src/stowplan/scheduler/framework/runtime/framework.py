@@ -12,21 +12,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stowplan.kube.config import Profile
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
 from stowplan.scheduler.cluster.objects import ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.boundary import Raised, call, call_steps, nothing
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
     MIN_SCORE,
@@ -58,14 +61,8 @@ from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePl
 from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics, timed
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
+from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.framework.status import SKIP, Code, Status, typed, unexpected, well_formed, wrapped
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.runtime.registry import Registry
 
 _log = get_logger(__name__)
 
@@ -244,7 +241,7 @@ class Framework(ProfilePlugins):
 
     def run_filters(
         self, state: CycleState, pod: PodInfo, nodes: Nodes
-    ) -> tuple[list[tuple[str, Rejections]], npt.NDArray[np.bool_]] | Status:
+    ) -> tuple[list[tuple[str, Rejections]], Mask] | Status:
         """Run all filters over a view: rejections by plugin, and the mask of positions that passed."""
         passed = np.ones(len(nodes), np.bool_)
         found: list[tuple[str, Rejections]] = []
@@ -336,17 +333,13 @@ class Framework(ProfilePlugins):
         skipped = state.skip_score
         return [plugin for plugin in self.score if plugin.name not in skipped]
 
-    def run_score(
-        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
-    ) -> npt.NDArray[np.int64] | Status:
+    def run_score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         """One plugin's raw scores over a view."""
         if self.metrics is not None and not state.asking:
             self.metrics.score[plugin.name].value += len(nodes)
         return self.ask_score(plugin, state, pod, nodes)
 
-    def ask_score(
-        self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes
-    ) -> npt.NDArray[np.int64] | Status:
+    def ask_score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         """Like `run_score`, for callers that run many plugins and count them together."""
         state.writer, times, check = plugin.name, state.plugin_times, partial(checked_scores, len(nodes))
         answer = call(
@@ -362,9 +355,9 @@ class Framework(ProfilePlugins):
         plugin: ScorePlugin,
         state: CycleState,
         pod: PodInfo,
-        scores: npt.NDArray[np.int64],
-        feasible: npt.NDArray[np.bool_],
-    ) -> npt.NDArray[np.int64] | Status:
+        scores: Ints,
+        feasible: Mask,
+    ) -> Ints | Status:
         """Normalize raw scores, and check that those of feasible nodes are in range."""
         if plugin.normalizes:
             answer = call(

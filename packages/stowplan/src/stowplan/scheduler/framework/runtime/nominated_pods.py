@@ -16,24 +16,23 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import NodePodExtensions
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.cycle_state import CycleState
     from stowplan.scheduler.framework.runtime.framework import Framework
 
 _NOWHERE = np.zeros(0, np.intp)
 
-Filtered = tuple[list[tuple[str, Rejections]], "npt.NDArray[np.bool_]"]
+Filtered = tuple[list[tuple[str, Rejections]], Mask]
 
 
 def nominated_ahead(
@@ -77,19 +76,17 @@ def _ahead_of(pod: PodInfo, nominated: list[PodInfo]) -> list[PodInfo]:
 class _Rank(PlainStruct, frozen=True):
     """The n-th nominated pod of each node that has so many."""
 
-    positions: npt.NDArray[np.intp]
+    positions: Rows
     shift: PodShift
     #: What each pod requests, and what scoring counts it as: one column per pod.
-    requests: npt.NDArray[np.int64]
-    non_zero: npt.NDArray[np.int64]
+    requests: Ints
+    non_zero: Ints
 
 
 class Arrivals:
     """The nominated pods of a view's nodes, prepared once and added as often as needed."""
 
-    def __init__(
-        self, cluster: ClusterState, rows: npt.NDArray[np.intp], nominations: dict[int, list[PodInfo]]
-    ) -> None:
+    def __init__(self, cluster: ClusterState, rows: Rows, nominations: dict[int, list[PodInfo]]) -> None:
         """`rows` are the view's, `nominations` are by row."""
         self._cluster = cluster
         #: Positions in the view.
@@ -109,7 +106,7 @@ class Arrivals:
         counts = np.array([len(of_node) for of_node in self._pods])
         return [self._rank(n, np.flatnonzero(counts > n)) for n in range(int(counts.max()))]
 
-    def _rank(self, n: int, positions: npt.NDArray[np.intp]) -> _Rank:
+    def _rank(self, n: int, positions: Rows) -> _Rank:
         pods = [of_node[n] for of_node in self._pods if len(of_node) > n]
         shift = PodShift(self._rows[positions], pods, 1)
         vectors = [self._cluster.vector_of(shape) for shape in shift.shapes]
@@ -177,7 +174,7 @@ def refusals(filtered: list[tuple[str, Rejections]], length: int) -> dict[int, S
     return found
 
 
-def _statuses(plugin: str, rejections: Rejections, positions: npt.NDArray[np.intp]) -> list[Status]:
+def _statuses(plugin: str, rejections: Rejections, positions: Rows) -> list[Status]:
     masks = [entry.mask[positions] for entry in rejections.entries]
     #: Which of the plugin's reasons apply -> the resulting status.
     known: dict[tuple[bool, ...], Status] = {}
@@ -191,7 +188,7 @@ def _statuses(plugin: str, rejections: Rejections, positions: npt.NDArray[np.int
     return statuses
 
 
-def _joined(first: Filtered, second: Filtered, positions: npt.NDArray[np.intp], length: int) -> Filtered:
+def _joined(first: Filtered, second: Filtered, positions: Rows, length: int) -> Filtered:
     """Combine the passes: rejections of the first are final, the second decides the rest."""
     found = [(name, _spread_out(rejections, positions, length)) for name, rejections in first[0]]
     passed = second[1].copy()
@@ -199,8 +196,8 @@ def _joined(first: Filtered, second: Filtered, positions: npt.NDArray[np.intp], 
     return [*found, *second[0]], passed
 
 
-def _spread_out(rejections: Rejections, positions: npt.NDArray[np.intp], length: int) -> Rejections:
-    def wide(mask: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _spread_out(rejections: Rejections, positions: Rows, length: int) -> Rejections:
+    def wide(mask: Mask) -> Mask:
         found = np.zeros(length, np.bool_)
         found[positions] = mask
         return found
@@ -228,6 +225,6 @@ def statuses_with_nominated_pods(
     return {names[i]: status for i, status in sorted(refusals(answer[0], len(view)).items())}
 
 
-def _present_rows(nodes: Nodes) -> npt.NDArray[np.intp]:
+def _present_rows(nodes: Nodes) -> Rows:
     present = np.flatnonzero(nodes.take(nodes.table.valid))
     return present if nodes.rows is None else nodes.rows[present]

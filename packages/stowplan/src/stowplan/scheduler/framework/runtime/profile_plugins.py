@@ -10,10 +10,12 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from inspect import isgeneratorfunction
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from stowplan.kube.config import Profile
+from stowplan.kube.config.configuration import PluginRef
 from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
     BindPlugin,
@@ -41,11 +43,7 @@ from stowplan.scheduler.framework.interface import (
     trusted_reads,
 )
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
-
-if TYPE_CHECKING:
-    from stowplan.kube.config.configuration import PluginRef
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.framework.runtime.registry import Registry
 
 P = TypeVar("P", bound=Plugin)
 

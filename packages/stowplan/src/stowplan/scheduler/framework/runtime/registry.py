@@ -9,17 +9,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from importlib.metadata import EntryPoint
+from typing import Any
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import Declarations, Kinds, PluginDeclaration
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.interface import Plugin, extension_points
 from stowplan.scheduler.framework.status import RAISED, typed
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
-
 
 #: The entry-point group under which installed packages provide plugins.
 ENTRY_POINT_GROUP = "stowplan.plugins"

@@ -11,16 +11,13 @@ alone.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.resource_names import DEVICE_CLASS_PREFIX, is_dra_extended
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import DeviceClass
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.pod_info import PodShape
+from stowplan.scheduler.cluster.state import ClusterState
 
 
 def _resources(device_class: DeviceClass) -> Iterable[str]:

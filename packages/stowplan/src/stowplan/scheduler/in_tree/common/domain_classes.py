@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.node_table import NodeTable
-
-    Codes = npt.NDArray[np.intp]
+from stowplan.scheduler.cluster.arrays import Codes
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.node_table import NodeTable
 
 
 class DomainClasses(NamedTuple):

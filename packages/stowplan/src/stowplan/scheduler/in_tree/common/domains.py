@@ -8,22 +8,15 @@ domains is cheap, spreading them is not. An unchanged array stays the same objec
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-
-    Mask = npt.NDArray[np.bool_]
-    Ints = npt.NDArray[np.int64]
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
 
 #: Up to this many numbers, Python finds the minimum faster than NumPy.
 _FEW = 32
@@ -95,7 +88,7 @@ class _Present(PlainStruct, eq=False):
     """The domains that have a feasible node."""
 
     feasible: Mask
-    codes: npt.NDArray[np.intp]
+    codes: Codes
     #: A feasible row of each domain if no node is in any other domain; otherwise empty.
     witnesses: tuple[int, ...]
 
@@ -110,7 +103,7 @@ class _Present(PlainStruct, eq=False):
         return True
 
 
-def present_domains(column: LabelColumn, table: NodeTable, state: CycleState, feasible: Mask) -> npt.NDArray[np.intp]:
+def present_domains(column: LabelColumn, table: NodeTable, state: CycleState, feasible: Mask) -> Codes:
     """Codes of the domains that have a feasible node, ascending."""
     key = ("present", column.key)
     found: _Present | None = state.memo(key, table.generation)

@@ -9,20 +9,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
+from stowplan.scheduler.in_tree.common.args import LegacyAllocationArgs
 from stowplan.scheduler.in_tree.common.resource_scoring import capacity
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.in_tree.common.args import LegacyAllocationArgs
-    from stowplan.scheduler.in_tree.common.resource_scoring import Ints
 
 
 class LegacyAllocation(ScorePlugin, TemplateSigned, ReadsNoObjects):

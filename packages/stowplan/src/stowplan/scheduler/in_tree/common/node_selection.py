@@ -13,26 +13,18 @@ Upstream: k8s.io/component-helpers/scheduling/corev1/nodeaffinity and corev1/hel
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from stowplan.kube.api.node_selectors import NODE_NAME_FIELD
-from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN
+from stowplan.kube.api.node_selectors import NODE_NAME_FIELD, NodeSelectorMatcher, NodeTerm, RequiredNodeAffinity
+from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Requirement
 from stowplan.kube.api.taints import untolerated
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm, RequiredNodeAffinity
-    from stowplan.kube.api.selectors import Requirement
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-
-    Mask = npt.NDArray[np.bool_]
-    Rows = npt.NDArray[np.intp] | None
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows, Values
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
 
 T = TypeVar("T", bound="Hashable")
 
@@ -62,14 +54,12 @@ def matches_selector(nodes: Nodes, matcher: NodeSelectorMatcher) -> Mask:
     return _of_view(nodes, "node selector", matcher, matcher_mask)
 
 
-def preference(nodes: Nodes, terms: tuple[tuple[int, NodeTerm], ...]) -> npt.NDArray[np.int64]:
+def preference(nodes: Nodes, terms: tuple[tuple[int, NodeTerm], ...]) -> Ints:
     """Sum of the weights of matching terms, per node of a view."""
     return _of_view(nodes, "preferred node affinity", terms, _weights)
 
 
-def _of_view(
-    nodes: Nodes, name: str, what: T, compute: Callable[[NodeTable, T, Rows], npt.NDArray[Any]]
-) -> npt.NDArray[Any]:
+def _of_view(nodes: Nodes, name: str, what: T, compute: Callable[[NodeTable, T, Rows | None], Values]) -> Values:
     table = nodes.table
     if nodes.rows is not None and len(nodes.rows) * _SMALL_PART < table.n:
         # DaemonSet pods each name one node: thousands of selectors, each evaluated for a single row.
@@ -77,14 +67,14 @@ def _of_view(
     return nodes.take(table.memo((name, what), lambda: compute(table, what, None)))
 
 
-def _weights(table: NodeTable, terms: tuple[tuple[int, NodeTerm], ...], rows: Rows) -> npt.NDArray[np.int64]:
+def _weights(table: NodeTable, terms: tuple[tuple[int, NodeTerm], ...], rows: Rows | None) -> Ints:
     total = np.zeros(table.n if rows is None else len(rows), np.int64)
     for weight, term in terms:
         total += weight * term_mask(table, term, rows)
     return total
 
 
-def _affinity_mask(table: NodeTable, affinity: RequiredNodeAffinity, rows: Rows) -> Mask:
+def _affinity_mask(table: NodeTable, affinity: RequiredNodeAffinity, rows: Rows | None) -> Mask:
     mask = _everything(table, rows)
     if affinity.node_selector is not None:
         for requirement in affinity.node_selector.requirements:
@@ -94,7 +84,7 @@ def _affinity_mask(table: NodeTable, affinity: RequiredNodeAffinity, rows: Rows)
     return mask
 
 
-def matcher_mask(table: NodeTable, matcher: NodeSelectorMatcher, rows: Rows = None) -> Mask:
+def matcher_mask(table: NodeTable, matcher: NodeSelectorMatcher, rows: Rows | None = None) -> Mask:
     """Rows that match some term; none if there are no terms."""
     mask = ~_everything(table, rows)
     for term in matcher.terms:
@@ -102,7 +92,7 @@ def matcher_mask(table: NodeTable, matcher: NodeSelectorMatcher, rows: Rows = No
     return mask
 
 
-def term_mask(table: NodeTable, term: NodeTerm, rows: Rows = None) -> Mask:
+def term_mask(table: NodeTable, term: NodeTerm, rows: Rows | None = None) -> Mask:
     """Rows that meet all requirements of a term; none if it does not parse."""
     mask = _everything(table, rows)
     if term.errors:
@@ -114,7 +104,7 @@ def term_mask(table: NodeTable, term: NodeTerm, rows: Rows = None) -> Mask:
     return mask
 
 
-def requirement_mask(table: NodeTable, requirement: Requirement, rows: Rows = None) -> Mask:
+def requirement_mask(table: NodeTable, requirement: Requirement, rows: Rows | None = None) -> Mask:
     """Rows that meet a requirement."""
     column = table.label(requirement.key)
     codes = column.codes[: table.n] if rows is None else column.codes[rows]
@@ -146,7 +136,7 @@ def _compared(column: LabelColumn, requirement: Requirement) -> Mask:
     return lookup
 
 
-def _field_mask(table: NodeTable, field: Requirement, rows: Rows) -> Mask:
+def _field_mask(table: NodeTable, field: Requirement, rows: Rows | None) -> Mask:
     mask = ~_everything(table, rows)
     if field.key == NODE_NAME_FIELD:
         for name in field.values:
@@ -159,14 +149,14 @@ def _field_mask(table: NodeTable, field: Requirement, rows: Rows) -> Mask:
     return mask if field.operator == IN else ~mask
 
 
-def _is_row(like: Mask, row: int, rows: Rows) -> Mask:
+def _is_row(like: Mask, row: int, rows: Rows | None) -> Mask:
     mask: Mask = np.zeros_like(like) if rows is None else rows == row
     if rows is None:
         mask[row] = True
     return mask
 
 
-def _everything(table: NodeTable, rows: Rows) -> Mask:
+def _everything(table: NodeTable, rows: Rows | None) -> Mask:
     return np.ones(table.n if rows is None else len(rows), np.bool_)
 
 

@@ -6,19 +6,14 @@ Upstream: pkg/scheduler/framework/plugins/helper/normalize_score.go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.framework.interface import MAX_SCORE
 
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
-
-def default_normalize(
-    scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_], *, reverse: bool = False
-) -> npt.NDArray[np.int64]:
+def default_normalize(scores: Ints, feasible: Mask, *, reverse: bool = False) -> Ints:
     """Scores in proportion to the highest; reversed, the highest becomes 0."""
     largest = int(scores.max(initial=0, where=feasible))
     if largest == 0:
@@ -38,7 +33,7 @@ _SMALLEST, _LARGEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 _TABLE = 4096
 
 
-def bounds_of(scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
+def bounds_of(scores: Ints, among: Mask) -> tuple[int, int] | None:
     """Lowest and highest score among some nodes; None if there are none."""
     if among.all():
         return (int(scores.min()), int(scores.max())) if len(scores) else None
@@ -48,14 +43,14 @@ def bounds_of(scores: npt.NDArray[np.int64], among: npt.NDArray[np.bool_]) -> tu
 
 
 def mapped(
-    scores: npt.NDArray[np.int64],
+    scores: Ints,
     low: int,
     high: int,
-    rule: Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]],
-) -> npt.NDArray[np.int64]:
+    rule: Callable[[Ints], Ints],
+) -> Ints:
     """Apply a rule to scores within a range; scores outside, which are never read, are clipped."""
     if high - low > _TABLE:
         return rule(np.clip(scores, low, high))
     table = rule(np.arange(low, high + 1))
-    found: npt.NDArray[np.int64] = table.take(scores - low if low else scores, mode="clip")
+    found: Ints = table.take(scores - low if low else scores, mode="clip")
     return found

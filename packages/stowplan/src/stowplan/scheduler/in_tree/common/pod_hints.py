@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
 def same_pod(pod: PodInfo, other: Pod) -> bool:

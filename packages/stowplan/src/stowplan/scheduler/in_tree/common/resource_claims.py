@@ -8,17 +8,10 @@ Upstream: k8s.io/dynamic-resource-allocation/resourceclaim.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.types import ResourceClaim
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.meta import OwnerReference
-    from stowplan.kube.api.types import PodResourceClaim
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-
+from stowplan.kube.api.meta import OwnerReference, controller_of
+from stowplan.kube.api.types import PodResourceClaim, ResourceClaim
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 
 #: The API group of pod groups.
 GROUP_API = "scheduling.k8s.io"

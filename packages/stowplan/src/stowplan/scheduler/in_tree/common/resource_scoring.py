@@ -10,22 +10,14 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.resource_names import is_scalar
 from stowplan.kube.structs import PlainStruct
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.view import Nodes
-
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
-    Mask = npt.NDArray[np.bool_]
+from stowplan.scheduler.cluster.arrays import Floats, Ints, Mask
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.view import Nodes
 
 #: Below this, a float64 quotient of two integers, rounded down, equals the integer quotient: the exact quotient is at
 #: most 100, so it is at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47.

@@ -6,17 +6,12 @@ Upstream: pkg/scheduler/framework/plugins/helper/shape_score.go.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.framework.interface import MAX_SCORE
-from stowplan.scheduler.in_tree.common.args import MAX_CUSTOM_PRIORITY_SCORE
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.common.args import UtilizationShapePoint
+from stowplan.scheduler.in_tree.common.args import MAX_CUSTOM_PRIORITY_SCORE, UtilizationShapePoint
 
 
 class ShapePoints:
@@ -30,20 +25,20 @@ class ShapePoints:
         """Of a shape in a configuration, whose scores are 0…10."""
         return cls([(point.utilization, point.score * MAX_SCORE // MAX_CUSTOM_PRIORITY_SCORE) for point in shape])
 
-    def __call__(self, utilization: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def __call__(self, utilization: Ints) -> Ints:
         # Clipped, because percentages of amounts beyond 2^56 overflow; the line is flat beyond its ends.
-        found: npt.NDArray[np.int64] = self._scores.take(utilization, mode="clip")
+        found: Ints = self._scores.take(utilization, mode="clip")
         return found
 
 
-def mean_of_positive(scores: npt.NDArray[np.int64], weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def mean_of_positive(scores: Ints, weights: Ints) -> Ints:
     """Weighted mean over the resources, rounded half up.
 
     Parity: only resources with a score above zero are part of it.
     """
     total = (scores * weights).sum(axis=0)
     weight = ((scores > 0) * weights).sum(axis=0)
-    rounded: npt.NDArray[np.int64] = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
+    rounded: Ints = np.floor(total / np.maximum(weight, 1) + 0.5).astype(np.int64)
     return rounded
 
 

@@ -5,15 +5,11 @@ Upstream: pkg/scheduler/framework/plugins/defaultbinder.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.kube.klog import get_logger
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.interface import RequestBinder
 from stowplan.scheduler.framework.requests import Bind
 from stowplan.scheduler.in_tree.default_binder.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 #: Named after the folder, by which --vmodule selects the plugin.
 _log = get_logger(__name__.rpartition(".")[0])

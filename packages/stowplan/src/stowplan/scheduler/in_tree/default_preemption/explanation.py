@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan.scheduler.framework.explanations.preemption import Preemption, eviction
-from stowplan.scheduler.preemption.candidates import NO_VICTIMS, NOT_HELPFUL
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.in_tree.default_preemption.plugin import PreemptionOutcome
-    from stowplan.scheduler.preemption.candidates import Candidates
+from stowplan.scheduler.in_tree.default_preemption.plugin import PreemptionOutcome
+from stowplan.scheduler.preemption.candidates import NO_VICTIMS, NOT_HELPFUL, Candidates
 
 
 def preemption_of(outcome: PreemptionOutcome) -> Preemption:

@@ -14,15 +14,20 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import group_key
-from stowplan.scheduler.framework.events import POD, Action, Hint, on
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.events import POD, Action, ClusterEventWithHint, Hint, on
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
+from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     PodGroupPostFilterPlugin,
     PodGroupPostFilterResult,
+    PodGroupPostFilterSteps,
     PostFilterPlugin,
     PostFilterResult,
+    PostFilterSteps,
     PreEnqueuePlugin,
 )
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -35,13 +40,8 @@ from stowplan.scheduler.preemption.extenders import ask_extenders, interested_ex
 from stowplan.scheduler.preemption.workloads import victims_of
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.preemption import Preemption
-    from stowplan.scheduler.framework.extender import Extender
-    from stowplan.scheduler.framework.interface import PodGroupPostFilterSteps, PostFilterSteps
+
 
 GROUP_PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod group to be finished")
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")

@@ -6,7 +6,6 @@ Upstream: the second half of Allocate, and createNodeSelector, of allocator_incu
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 from uuid import NAMESPACE_OID, uuid5
 
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
@@ -15,17 +14,15 @@ from stowplan.kube.api.device_claims import (
     DeviceAllocationConfiguration,
     DeviceAllocationResult,
     DeviceRequestAllocationResult,
+    ResourceClaim,
 )
+from stowplan.kube.api.devices import DeviceClass
+from stowplan.kube.api.meta import ResourceList
 from stowplan.kube.api.node_selectors import NODE_NAME_FIELD
 from stowplan.kube.api.quantity import format_quantity, read_quantity
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.device_claims import ResourceClaim
-    from stowplan.kube.api.devices import DeviceClass
-    from stowplan.kube.api.meta import ResourceList
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features, Wanted
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Pick
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features, Wanted
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Pick
 
 FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 

@@ -16,22 +16,16 @@ question is not repeated, so its only portion is larger.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES
+from stowplan.scheduler.cluster.arrays import Ints, Rows, Verdicts
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Claim, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Usage, ViewKind, World
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer, Search, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Usage, ViewKind, World
-    from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory, Seen
-
-    Rows = npt.NDArray[np.intp]
+from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory, Seen
 
 #: Steps per portion: about 3 ms, including the overhead of a turn; per question: about 0.2 s; and per node: 0.05 s.
 PORTION_STEPS, QUESTION_STEPS, NODE_STEPS = 2_000, 200_000, 50_000
@@ -82,11 +76,11 @@ class Answers:
         self._known: OrderedDict[tuple[Claim, ...], _Known] = OrderedDict()
         self._selected = SelectorVerdicts(list_attributes=features.list_attributes)
 
-    def verdicts(self, claims: tuple[Claim, ...], rows: Rows) -> npt.NDArray[np.int8]:
+    def verdicts(self, claims: tuple[Claim, ...], rows: Rows) -> Verdicts:
         """The `Verdict` value for each row; rows with the same devices are searched once."""
         known = self._of(claims)
         codes = self._inventory.codes[rows]
-        found: npt.NDArray[np.int8] = known.verdicts[codes]
+        found: Verdicts = known.verdicts[codes]
         unknown = np.flatnonzero(found == _UNKNOWN)
         if not len(unknown):
             return found
@@ -104,11 +98,11 @@ class Answers:
         self.verdicts(claims, np.array([row], np.intp))
         return self._of(claims).answers.get(int(self._inventory.codes[row]), _UNFINISHED)
 
-    def scores(self, claims: tuple[Claim, ...], rows: Rows) -> npt.NDArray[np.int64]:
+    def scores(self, claims: tuple[Claim, ...], rows: Rows) -> Ints:
         """For each row a score for the position of the chosen alternatives; -1 without a result."""
         self.verdicts(claims, rows)
         known = self._of(claims)
-        found: npt.NDArray[np.int64] = known.scores[self._inventory.codes[rows]]
+        found: Ints = known.scores[self._inventory.codes[rows]]
         return found
 
     def _of(self, claims: tuple[Claim, ...]) -> _Known:

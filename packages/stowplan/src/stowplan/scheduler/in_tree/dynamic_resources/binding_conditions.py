@@ -9,12 +9,9 @@ Upstream: hasBindingConditions and isClaimReadyForBinding of dynamicresources.go
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from stowplan.kube.api.device_claims import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 from stowplan.kube.api.timestamps import parse_timestamp
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.device_claims import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
 
 
 class DeviceFailedError(Exception):

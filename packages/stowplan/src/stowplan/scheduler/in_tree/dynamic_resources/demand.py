@@ -10,13 +10,17 @@ Upstream: PreFilter of dynamicresources.go.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher
+from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.selectors import compile_node_selector
 from stowplan.kube.api.types import DeviceClass, PodGroup, ResourceClaim
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.common.resource_claims import (
     ClaimError,
@@ -24,20 +28,11 @@ from stowplan.scheduler.in_tree.common.resource_claims import (
     pod_resource_claims,
     resource_claims_by_entry,
 )
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimProblem, compile_claim
-from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import extended_demand
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, ClaimProblem, Features, compile_claim
+from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
+from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import ExtendedDemand, extended_demand
 from stowplan.scheduler.in_tree.dynamic_resources.group_claims import consumer_of
 from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import NamedClaim
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
-    from stowplan.kube.api.node_selectors import NodeSelectorMatcher
-    from stowplan.kube.api.pod import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
-    from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
-    from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import ExtendedDemand
 
 CLAIM_UNUSABLE = Reason("ResourceClaimUnusable", "{problem}")
 IN_FLIGHT = Reason("ResourceClaimInFlight", "resource claim {claim} is in the process of being allocated")

@@ -7,27 +7,33 @@ be allocated together with the others is reported. Extended resources backed by 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.kube.api.device_claims import DeviceSubRequest, ExactDeviceRequest
 from stowplan.kube.api.node_selectors import compile_node_selector
 from stowplan.kube.api.taints import untolerated
 from stowplan.kube.api.types import DeviceClass, ResourceClaim
 from stowplan.kube.cel.cel_errors import CelError
-from stowplan.kube.cel.device_selectors import compile_selector
+from stowplan.kube.cel.device_selectors import Read, compile_selector
+from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, sentence, taint_text
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PoolState
+from stowplan.scheduler.framework.explanations.inspection import Inspection
+from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import Reason
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Wanted
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolState, PoolView, World
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Search, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
 from stowplan.scheduler.in_tree.dynamic_resources.answers import NODE_STEPS
 from stowplan.scheduler.in_tree.dynamic_resources.demand import RefusedError, claim_key
 from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import in_memory_claim
-from stowplan.scheduler.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
+from stowplan.scheduler.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE, DynamicResources
 from stowplan.scheduler.in_tree.dynamic_resources.request_problems import (
     Insufficient,
     Kind,
@@ -36,17 +42,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.request_problems import (
     some,
     together,
 )
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.device_claims import DeviceSubRequest, ExactDeviceRequest
-    from stowplan.kube.cel.device_selectors import Read
-    from stowplan.scheduler.framework.explanations.explanation import Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.explanations.remedy import Remedy
-    from stowplan.scheduler.framework.status import Reason
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Wanted
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
-    from stowplan.scheduler.in_tree.dynamic_resources.plugin import DynamicResources
 
 #: Limits: nodes summarized, and nodes whose devices others are compared with.
 _SUMMED_UP, _TRIED_NODES = 64, 8

@@ -9,7 +9,7 @@ Upstream: extendeddynamicresources.go of pkg/scheduler/framework/plugins/dynamic
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stowplan.kube.api.device_claims import (
     DeviceClaim,
@@ -19,17 +19,14 @@ from stowplan.kube.api.device_claims import (
     ResourceClaimSpec,
 )
 from stowplan.kube.api.meta import ObjectMeta, OwnerReference, controller_of
-from stowplan.kube.api.pod import ContainerExtendedResourceRequest
+from stowplan.kube.api.pod import Container, ContainerExtendedResourceRequest
 from stowplan.kube.api.pod_requests import is_sidecar
 from stowplan.kube.api.quantity import parse_quantity, value
 from stowplan.kube.api.resource_names import is_dra_extended
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.device_classes import device_class_of
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.pod import Container
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.state import ClusterState
 
 ANNOTATION = "resource.kubernetes.io/extended-resource-claim"
 #: Name of a claim that is not stored; deliberately not a valid object name.

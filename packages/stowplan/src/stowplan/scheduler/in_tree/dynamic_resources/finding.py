@@ -8,29 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.device_claims import DeviceClaim
+from stowplan.scheduler.cluster.arrays import Mask, Rows, Verdicts
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.answers import Answers
-from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import in_memory_claim, variant
+from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands
+from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import Variant, in_memory_claim, variant
 from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
-from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import NamedClaim, footprint
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
-    from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands
-    from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import Variant
-    from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import Footprint
-
-    Mask = npt.NDArray[np.bool_]
+from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import Footprint, NamedClaim, footprint
 
 
 class Finding:
@@ -61,7 +53,7 @@ class Finding:
 
     def asked(
         self, pod: PodInfo, demand: Demand, nodes: Nodes, mask: Mask
-    ) -> Iterator[tuple[tuple[CompiledClaim, ...], npt.NDArray[np.intp]]]:
+    ) -> Iterator[tuple[tuple[CompiledClaim, ...], Rows]]:
         """The claims to allocate, with the positions of the nodes for which they are."""
         present = np.flatnonzero(nodes.take(nodes.table.valid) & mask)
         if demand.extended is None:
@@ -88,9 +80,7 @@ class Finding:
         devices = variant(pod, classes).devices
         return (self._demands.compiled(in_memory_claim(pod, devices)),) if devices.requests else ()
 
-    def verdicts(
-        self, asked: tuple[CompiledClaim, ...], nodes: Nodes, places: npt.NDArray[np.intp], *, asking: bool
-    ) -> npt.NDArray[np.int8]:
+    def verdicts(self, asked: tuple[CompiledClaim, ...], nodes: Nodes, places: Rows, *, asking: bool) -> Verdicts:
         """Verdicts for the nodes at these positions; the others are feasible."""
         self.inventory.refresh()
         rows = places if nodes.rows is None else nodes.rows[places]

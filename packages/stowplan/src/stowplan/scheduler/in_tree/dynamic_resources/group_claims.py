@@ -10,18 +10,14 @@ Upstream: k8s.io/dynamic-resource-allocation/resourceclaim, and unreservePodGrou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.device_claims import ResourceClaimConsumerReference
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.types import PodGroup, ResourceClaim
+from stowplan.kube.api.types import PodGroup, PodResourceClaim, ResourceClaim
+from stowplan.kube.api.workloads import PodGroupResourceClaim
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.resource_claims import GROUP_API, ClaimError, group_name
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import PodResourceClaim
-    from stowplan.kube.api.workloads import PodGroupResourceClaim
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
 
 UNSUPPORTED = "none of the supported fields are set"
 

@@ -5,9 +5,9 @@ Upstream: EventsToRegister of pkg/scheduler/framework/plugins/dynamicresources.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan.kube.api import types as t
 from stowplan.kube.api.types import ResourceSlice
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.events import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
@@ -16,21 +16,17 @@ from stowplan.scheduler.framework.events import (
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     Action,
+    ClusterEventWithHint,
     Hint,
     NamedObjects,
     on,
     queue_if,
 )
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.common.resource_claims import ClaimError, keys_of_claims, pod_resource_claims
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
 from stowplan.scheduler.in_tree.dynamic_resources.taint_rules import concerns
-
-if TYPE_CHECKING:
-    from stowplan.kube.api import types as t
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
 
 
 def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ...]:

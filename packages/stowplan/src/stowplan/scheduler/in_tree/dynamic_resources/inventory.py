@@ -12,33 +12,35 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from stowplan.kube.api.affinity import NodeSelector
+from stowplan.kube.api.devices import Device
 from stowplan.kube.api.node_selectors import compile_node_selector
 from stowplan.kube.api.types import ResourceClaim, ResourceSlice
+from stowplan.scheduler.cluster.arrays import Codes, Mask
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.node_selection import matcher_mask
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
     PoolState,
     PoolView,
     Usage,
+    ViewKind,
     World,
 )
-from stowplan.scheduler.in_tree.dynamic_resources.pools import Pool, compiled, taken_by, view_of
+from stowplan.scheduler.in_tree.dynamic_resources.pools import (
+    DeviceUse,
+    Pool,
+    PoolId,
+    SliceView,
+    compiled,
+    taken_by,
+    view_of,
+)
 from stowplan.scheduler.in_tree.dynamic_resources.taint_rules import TaintRules
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.affinity import NodeSelector
-    from stowplan.kube.api.devices import Device
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import ViewKind
-    from stowplan.scheduler.in_tree.dynamic_resources.pools import Codes, DeviceUse, PoolId, SliceView
-
-    Mask = npt.NDArray[np.bool_]
 
 #: Everything that a search can observe of a node, its pools in order.
 Seen = tuple[tuple["ViewKind", Usage], ...]

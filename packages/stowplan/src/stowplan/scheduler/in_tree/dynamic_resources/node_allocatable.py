@@ -10,35 +10,30 @@ Upstream: nodeallocatabledynamicresources.go.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
 from stowplan.kube.api.decode import to_dict
+from stowplan.kube.api.device_claims import ResourceClaim
+from stowplan.kube.api.devices import NodeAllocatableResourceMapping
+from stowplan.kube.api.meta import ResourceList
 from stowplan.kube.api.pod import NodeAllocatableResourceClaimStatus
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity, read_quantity
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY
 from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.arrays import Mask
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import devices_in
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.device_claims import ResourceClaim
-    from stowplan.kube.api.devices import NodeAllocatableResourceMapping
-    from stowplan.kube.api.meta import ResourceList
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, PooledDevice, World
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Pick
-
-    Mask = npt.NDArray[np.bool_]
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, PooledDevice, World
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Pick
 
 NOT_REFERENCED = Reason(
     "ClaimNotReferenced",

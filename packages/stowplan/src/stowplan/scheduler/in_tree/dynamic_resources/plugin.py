@@ -16,11 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import field
 
-from stowplan.kube.api.types import DeviceTaintRule, PodGroup, ResourceClaim, ResourceSlice
+from stowplan.kube.api.pod import NodeAllocatableResourceClaimStatus
+from stowplan.kube.api.types import DeviceTaintRule, Pod, PodGroup, ResourceClaim, ResourceSlice
+from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows, Verdicts
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape, group_key
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -36,16 +43,17 @@ from stowplan.scheduler.framework.interface import (
     SignPlugin,
 )
 from stowplan.scheduler.framework.rejections import Entry, Rejections
+from stowplan.scheduler.framework.requests import Steps
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.scheduler.framework.unfinished import unfinished
 from stowplan.scheduler.in_tree.common.device_classes import device_classes_read
 from stowplan.scheduler.in_tree.common.node_selection import matches_selector
 from stowplan.scheduler.in_tree.common.resource_claims import ClaimError, group_name
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Features
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Verdict
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Claim, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
 from stowplan.scheduler.in_tree.dynamic_resources.declaration import DECLARATION, DynamicResourcesArgs
-from stowplan.scheduler.in_tree.dynamic_resources.demand import Demand, Demands, RefusedError, claim_key
+from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands, RefusedError, claim_key
 from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import (
     IN_MEMORY,
     extended_names,
@@ -54,6 +62,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import (
 from stowplan.scheduler.in_tree.dynamic_resources.finding import Finding, asked_by
 from stowplan.scheduler.in_tree.dynamic_resources.group_claims import reserved_for_group
 from stowplan.scheduler.in_tree.dynamic_resources.hints import events
+from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
 from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import (
     USED_BY_ANOTHER,
     USED_BY_SEVERAL,
@@ -70,25 +79,9 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.pod import NodeAllocatableResourceClaimStatus
-    from stowplan.kube.api.types import Pod
-    from stowplan.kube.config.features import FeatureGates
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.diagnosis import Diagnosis
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.requests import Steps
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer
-    from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim
-    from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
 
-    Mask = npt.NDArray[np.bool_]
 
 NOT_ALLOCATABLE = Reason("CannotAllocateClaims", "cannot allocate all claims")
 INVALID_POOLS = Reason("InvalidResourcePools", "invalid resource pools were encountered")
@@ -277,7 +270,7 @@ class DynamicResources(
         pod: PodInfo,
         asked: tuple[CompiledClaim, ...],
         nodes: Nodes,
-        verdicts: npt.NDArray[np.int8],
+        verdicts: Verdicts,
         *,
         asking: bool,
     ) -> Status | None:
@@ -438,7 +431,7 @@ class DynamicResources(
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         demand = self._demand_of(state)
         total = np.zeros(len(nodes), np.int64)
         if not self.features.prioritized_list or not (demand.waiting or demand.extended):
@@ -472,9 +465,7 @@ class DynamicResources(
                     break
         return total
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         highest = int(scores[feasible].max(initial=0))
         return scores * 100 // highest if highest else scores
 
@@ -510,7 +501,7 @@ def _is_prioritized(claim: Claim) -> bool:
     return any(request.prioritized for request in claim.requests)
 
 
-def _marked(places: npt.NDArray[np.intp], length: int) -> Mask:
+def _marked(places: Rows, length: int) -> Mask:
     found = np.zeros(length, np.bool_)
     found[places] = True
     return found

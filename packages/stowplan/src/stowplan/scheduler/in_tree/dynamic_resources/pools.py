@@ -6,13 +6,18 @@ Upstream: pools_incubating.go, allocateddevices.go.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec import field
 
+from stowplan.kube.api.devices import Device
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.types import ResourceClaim, ResourceSlice
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Codes
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
+    Amount,
+    CounterId,
     DeviceContent,
     PooledDevice,
     PoolState,
@@ -20,16 +25,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
     Usage,
     content_of,
 )
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from stowplan.kube.api.devices import Device
-    from stowplan.kube.api.types import ResourceClaim, ResourceSlice
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, CounterId
-
-    Codes = npt.NDArray[np.intp]
 
 #: (driver, pool).
 PoolId = tuple[str, str]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -18,19 +18,18 @@ from msgspec.structs import replace
 from stowplan.kube.api.affinity import Toleration
 from stowplan.kube.api.device_claims import CapacityRequirements, ResourceClaimStatus
 from stowplan.kube.api.types import ResourceClaim
-from stowplan.scheduler.framework.explanations.changes import Change, Dial, move
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.framework.explanations.changes import Change, Dial, Way, move
 from stowplan.scheduler.framework.explanations.formatting import taint_text
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 from stowplan.scheduler.in_tree.dynamic_resources.demand import claim_key
-from stowplan.scheduler.in_tree.dynamic_resources.explanation import request_of, with_request
+from stowplan.scheduler.in_tree.dynamic_resources.explanation import (
+    DynamicResourcesExplanation,
+    request_of,
+    with_request,
+)
 from stowplan.scheduler.in_tree.dynamic_resources.plugin import NOT_ALLOCATABLE
-from stowplan.scheduler.in_tree.dynamic_resources.request_problems import Kind, amount_text
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Mask, Rows
-    from stowplan.scheduler.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
-    from stowplan.scheduler.in_tree.dynamic_resources.request_problems import RequestProblem
+from stowplan.scheduler.in_tree.dynamic_resources.request_problems import Kind, RequestProblem, amount_text
 
 #: Limits: claims and classes to try; alternatives of a prioritized list besides the last; remedies per claim if several
 #: claims fail; nodes to examine.

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.quantity import Format, format_quantity
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count, joined
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.affinity import Taint
 
 #: Maximum number of values and names listed.
 SHOWN = 4

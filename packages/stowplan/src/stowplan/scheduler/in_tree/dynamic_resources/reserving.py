@@ -9,23 +9,33 @@ Upstream: Reserve, Unreserve and PreBind of dynamicresources.go.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import field
 from msgspec.structs import replace
 
+from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
+from stowplan.kube.api.devices import DeviceClass as Class
 from stowplan.kube.api.types import DeviceClass, ResourceClaim
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.framework.requests import Create, Done
-from stowplan.scheduler.framework.status import error, unresolvable
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.requests import Create, Done, Outcome, Request, Steps, Wait
+from stowplan.scheduler.framework.status import Status, error, unresolvable
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import Allocating, AllocationError
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Verdict
-from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import awaits_conditions
-from stowplan.scheduler.in_tree.dynamic_resources.demand import RefusedError, claim_key
-from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import IN_MEMORY, in_memory_claim, in_memory_key
-from stowplan.scheduler.in_tree.dynamic_resources.finding import asked_by
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer, Verdict
+from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness, awaits_conditions
+from stowplan.scheduler.in_tree.dynamic_resources.demand import Demands, RefusedError, claim_key
+from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import (
+    IN_MEMORY,
+    Variant,
+    in_memory_claim,
+    in_memory_key,
+)
+from stowplan.scheduler.in_tree.dynamic_resources.finding import Finding, asked_by
 from stowplan.scheduler.in_tree.dynamic_resources.group_claims import as_consumer, is_reserved
 from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import taking
 from stowplan.scheduler.in_tree.dynamic_resources.writing import (
@@ -37,21 +47,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
     served_by,
     unreserving,
 )
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
-    from stowplan.kube.api.devices import DeviceClass as Class
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.requests import Outcome, Request, Steps, Wait
-    from stowplan.scheduler.framework.status import Status
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer
-    from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
-    from stowplan.scheduler.in_tree.dynamic_resources.demand import Demands
-    from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import Variant
-    from stowplan.scheduler.in_tree.dynamic_resources.finding import Finding
 
 #: CycleState key for what Reserve took.
 RESERVED = "DynamicResources/reserved"

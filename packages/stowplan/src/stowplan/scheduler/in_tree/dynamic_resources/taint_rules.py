@@ -10,15 +10,12 @@ scheduler; here the intended behavior is implemented.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.devices import Device, DeviceTaintRuleSpec, ResourceSliceSpec
 from stowplan.kube.api.types import DeviceTaintRule
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.devices import Device, DeviceTaintRuleSpec, ResourceSliceSpec
-    from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.state import ClusterState
 
 
 def concerns(rule: DeviceTaintRuleSpec, driver: str, pool: str, device: str | None = None) -> bool:

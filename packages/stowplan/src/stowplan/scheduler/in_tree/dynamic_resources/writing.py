@@ -11,27 +11,28 @@ change what they contain, with the same conflicts.
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.decode import to_dict
+from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
+from stowplan.kube.api.pod import ContainerExtendedResourceRequest
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Pod, ResourceClaim
-from stowplan.scheduler.framework.requests import Delete, Done, Patch, Read, Wait
-from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import DeviceFailedError, is_ready, results_of
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.requests import Delete, Done, Outcome, Patch, Read, Request, Wait
+from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import (
+    DeviceFailedError,
+    Readiness,
+    is_ready,
+    results_of,
+)
 from stowplan.scheduler.in_tree.dynamic_resources.demand import claim_key
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
-    from stowplan.kube.api.pod import ContainerExtendedResourceRequest
-    from stowplan.kube.metrics.scheduler import SchedulerMetrics
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.requests import Outcome, Request
-    from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 

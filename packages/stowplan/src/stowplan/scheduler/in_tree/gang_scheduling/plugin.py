@@ -9,22 +9,16 @@ Upstream: pkg/scheduler/framework/plugins/gangscheduling.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.cluster.pod_info import group_key
-from stowplan.scheduler.framework.events import POD, POD_GROUP, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import POD, POD_GROUP, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, PermitPlugin, PreEnqueuePlugin
 from stowplan.scheduler.framework.status import Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.pod_groups import without_state
 from stowplan.scheduler.in_tree.common.volume_claims import same_namespace
 from stowplan.scheduler.in_tree.gang_scheduling.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 NO_GROUP = Reason("PodGroupAbsent", 'waiting for pods\'s pod group "{group}" to appear in scheduling queue')
 INCOMPLETE = Reason("GangIncomplete", "waiting for minCount pods from a gang to appear in scheduling queue")

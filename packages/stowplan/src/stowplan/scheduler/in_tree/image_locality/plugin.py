@@ -9,21 +9,16 @@ Upstream: pkg/scheduler/framework/plugins/imagelocality.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.image_locality.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.status import Status
 
 _MB = 1024 * 1024
 #: Sizes at or below which the score is 0, and sizes per container from which it is the maximum.
@@ -36,7 +31,7 @@ class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
     short_name = "images"
     reads = Reads.NODES
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         table, names = nodes.table, pod.shape.image_names
         if not table.images:
             return np.zeros(len(nodes), np.int64)
@@ -46,7 +41,7 @@ class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
         return nodes.take(table.memo(key, lambda: _scores(table, names, containers)))
 
 
-def _scores(table: NodeTable, names: tuple[str, ...], containers: int) -> npt.NDArray[np.int64]:
+def _scores(table: NodeTable, names: tuple[str, ...], containers: int) -> Ints:
     held = np.zeros(table.n, np.int64)
     for name in names:
         image = table.images.get(name)
@@ -56,5 +51,5 @@ def _scores(table: NodeTable, names: tuple[str, ...], containers: int) -> npt.ND
             held[list(image.rows)] += int(float(image.size) * spread)
     most = MAX_BYTES_PER_CONTAINER * containers
     clamped = np.where(held < MIN_BYTES, MIN_BYTES, np.minimum(held, most))
-    scores: npt.NDArray[np.int64] = MAX_SCORE * (clamped - MIN_BYTES) // (most - MIN_BYTES)
+    scores: Ints = MAX_SCORE * (clamped - MIN_BYTES) // (most - MIN_BYTES)
     return scores

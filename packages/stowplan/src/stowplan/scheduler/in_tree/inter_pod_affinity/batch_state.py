@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.in_tree.common.domain_classes import DomainClasses
-    from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table
-
-    Ints = npt.NDArray[np.int64]
+from stowplan.scheduler.in_tree.common.domain_classes import DomainClasses
+from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table
 
 
 def representatives(shapes: Collection[PodShape]) -> list[PodShape]:
@@ -62,7 +57,7 @@ class NearAhead(BatchFilterState):
 class AwayAhead(BatchFilterState):
     """Required anti-affinity, of the pods or against them: domains with such a pod are refused."""
 
-    def __init__(self, column: LabelColumn, refused: npt.NDArray[np.bool_], rows: int, *, repels: bool) -> None:
+    def __init__(self, column: LabelColumn, refused: Mask, rows: int, *, repels: bool) -> None:
         """`repels`: whether each of the pods keeps the others out of its domain."""
         self.codes = column.codes[:rows]
         self.refused = refused
@@ -109,7 +104,7 @@ class PullsAhead(BatchScoreState):
         return stretched(self._raw, int(among.min()), int(among.max()))
 
 
-def stretched(raw: npt.NDArray[np.int64], low: int, high: int) -> npt.NDArray[np.int64]:
+def stretched(raw: Ints, low: int, high: int) -> Ints:
     if low == high:
         return np.zeros(len(raw), np.int64)
     # Parity: divide first, then scale (29 of 50 gives 57, not 58).

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scheduler.framework.explanations.changes import Change, move, replace, with_spec
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
+from stowplan.scheduler.framework.explanations.changes import Change, Way, move, replace, with_spec
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import (
     joined,
     namespaces_text,
@@ -21,19 +23,13 @@ from stowplan.scheduler.framework.explanations.formatting import (
 from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.inspection import mask_of
 from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import (
     AFFINITY,
     ANTI_AFFINITY,
     EXISTING_ANTI_AFFINITY,
     InterPodAffinity,
 )
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.status import Reason
 
 #: Maximum number of pods that a suggestion moves.
 _MAX_MOVED = 3

@@ -9,17 +9,13 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity/plugin.go (EventsToRe
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.selectors import SelectorError
-from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Node, Pod
+from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
+from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node, Pod
-    from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
-    from stowplan.scheduler.framework.handle import Handle
 
 _NO_LABELS: dict[str, str] = {}
 

@@ -19,10 +19,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stowplan.kube.api import types as t
+from stowplan.kube.api.selectors import Selector
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask, Values
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-from stowplan.scheduler.cluster.terms import PodTerm, Role, domain_sums, held_terms
-from stowplan.scheduler.framework.batch_state import BatchState
+from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo, PodShape
+from stowplan.scheduler.cluster.terms import HeldTerm, PodTerm, Role, domain_sums, held_terms
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchState
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -34,6 +43,7 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
     SignPlugin,
 )
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.domain_classes import domain_classes
@@ -49,26 +59,13 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.batch_state import (
     stretched,
 )
 from stowplan.scheduler.in_tree.inter_pod_affinity.counters import NO_TERMS, PodTerms, Pull
-from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATION
+from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATION, InterPodAffinityArgs
 from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table, anywhere, avoids, union
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.selectors import Selector
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo, PodShape
-    from stowplan.scheduler.cluster.terms import HeldTerm
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.batch_state import BatchFilterState
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.pod_shift import PodShift
-    from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
+
 
 PRE_FILTER_KEY = "PreFilterInterPodAffinity"
 PRE_SCORE_KEY = "PreScoreInterPodAffinity"
@@ -116,9 +113,9 @@ class _Skipped(NamedTuple):
 
 class _ScoreState(PlainStruct, eq=False):
     #: Every row's score.
-    raw: npt.NDArray[np.int64]
+    raw: Ints
     #: Scores by domain, if a single label with few domains determines them.
-    by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
+    by_domain: tuple[LabelColumn, Ints] | None
     versions: list[Version]
     epoch: int
 
@@ -206,7 +203,7 @@ class InterPodAffinity(
         versions.append((True, slot, self.handle.cluster.held.versions[slot]))
         return slot
 
-    def _sums(self, key: str, slot: int, *, held: bool) -> npt.NDArray[np.int64]:
+    def _sums(self, key: str, slot: int, *, held: bool) -> Ints:
         """A counter, summed by the domains of a key."""
         cluster = self.handle.cluster
         counts = cluster.held if held else cluster.matches
@@ -259,9 +256,7 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
-    def guaranteed_feasible_sets(
-        self, state: CycleState, pod: PodInfo, lost: int
-    ) -> Sequence[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
         """Without the first pod of a group, which may go anywhere."""
         cluster, shape = self.handle.cluster, pod.shape
         # Also terms whose holders are on nodes without the topology key matter: they may get others.
@@ -390,7 +385,7 @@ class InterPodAffinity(
         table.counts = self._single_counts(table.column, self.handle.cluster.matches.counts[slot])
         return table
 
-    def _single_counts(self, column: LabelColumn, counts: npt.NDArray[np.int32]) -> npt.NDArray[np.int32] | None:
+    def _single_counts(self, column: LabelColumn, counts: Counts) -> Counts | None:
         """A counter's row, if domains are single nodes and every node has the label."""
         return counts if column.unique and column.everywhere(self.handle.cluster.table.count) else None
 
@@ -411,7 +406,7 @@ class InterPodAffinity(
         table.counts = self._single_counts(table.column, self.handle.cluster.held.counts[slots[0]])
         return table
 
-    def _table(self, key: str, sums: npt.NDArray[np.int64], amount: Callable[[PodShape], int]) -> Table:
+    def _table(self, key: str, sums: Ints, amount: Callable[[PodShape], int]) -> Table:
         return Table(key, self.handle.cluster.table.label(key), sums, amount)
 
     def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
@@ -452,7 +447,7 @@ class InterPodAffinity(
         return Rejections(refused, lambda: _entries(away, avoided, avoiding))
 
     @staticmethod
-    def _unmet_affinity(found: _FilterState, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
+    def _unmet_affinity(found: _FilterState, nodes: Nodes, state: CycleState) -> Mask | None:
         tables = found.affinity
         if not tables:
             return None
@@ -465,7 +460,7 @@ class InterPodAffinity(
         if found.matches_itself:
             moved = [nodes.take(table.shift) for table in tables if table.shift is not None]
             empty &= total + np.sum(moved, axis=0) != 0
-        unmet: npt.NDArray[np.bool_] = lacking | empty
+        unmet: Mask = lacking | empty
         return unmet
 
     # -- score --------------------------------------------------------------------------------------------------------
@@ -477,8 +472,8 @@ class InterPodAffinity(
         if shape.has_pod_affinity and shape.affinity_error is not None:
             return error(f"failed to parse pod: {shape.affinity_error}")
         versions: list[Version] = []
-        of_nodes: npt.NDArray[Any] | None = None
-        of_domains: dict[str, npt.NDArray[Any]] = {}
+        of_nodes: Values | None = None
+        of_domains: dict[str, Values] = {}
         any_entry = False
         for pull in self._pulls(pod, versions):
             amounts, of_node = self._amounts(pull)
@@ -498,7 +493,7 @@ class InterPodAffinity(
     def _has_preferences(shape: PodShape) -> bool:
         return bool(shape.preferred_affinity or shape.preferred_anti_affinity)
 
-    def _amounts(self, pull: Pull) -> tuple[npt.NDArray[np.integer], bool]:
+    def _amounts(self, pull: Pull) -> tuple[Values, bool]:
         """Pods by domain; or, as the flag says, by node, if that is equal and saves the spreading."""
         table = self.handle.cluster.table
         counts = self.handle.cluster.held if pull.held else self.handle.cluster.matches
@@ -510,8 +505,8 @@ class InterPodAffinity(
     def _score_state(
         self,
         table: NodeTable,
-        of_nodes: npt.NDArray[Any] | None,
-        of_domains: dict[str, npt.NDArray[np.int64]],
+        of_nodes: Values | None,
+        of_domains: dict[str, Ints],
         versions: list[Version],
     ) -> _ScoreState:
         columns = [table.label(key) for key in of_domains]
@@ -519,7 +514,7 @@ class InterPodAffinity(
             (sums,) = of_domains.values()
             # A copy: counters' sums follow the pods.
             return _ScoreState(unused_raw(table), (columns[0], sums.copy()), versions, self._epoch())
-        raw: npt.NDArray[np.int64] | None = None if of_nodes is None else of_nodes.astype(np.int64)
+        raw: Ints | None = None if of_nodes is None else of_nodes.astype(np.int64)
         for column, sums in zip(columns, of_domains.values(), strict=True):
             part = sums.take(column.codes[: table.n], mode="clip")
             raw = part if raw is None else raw + part
@@ -544,15 +539,13 @@ class InterPodAffinity(
             return held.term.weight
         return -held.term.weight if held.role is Role.PREFERRED_ANTI_AFFINITY else 0
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
         if found is None:
             return error(f'failed to read "{PRE_SCORE_KEY}" from cycleState: not found')
         return found.raw if nodes.rows is None else found.raw[nodes.rows]
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         found: _ScoreState = state.read(PRE_SCORE_KEY)
         if found.by_domain is not None:
             column, raw = found.by_domain
@@ -580,9 +573,7 @@ def _same(values: Iterable[int]) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _entries(
-    away: npt.NDArray[np.bool_] | None, avoided: npt.NDArray[np.bool_] | None, avoiding: npt.NDArray[np.bool_] | None
-) -> list[Entry]:
+def _entries(away: Mask | None, avoided: Mask | None, avoiding: Mask | None) -> list[Entry]:
     """The first failing rule of each node gives its reason."""
     rules = (
         (away, AFFINITY, Code.UnschedulableAndUnresolvable),
@@ -590,7 +581,7 @@ def _entries(
         (avoiding, EXISTING_ANTI_AFFINITY, Code.Unschedulable),
     )
     entries: list[Entry] = []
-    refused: npt.NDArray[np.bool_] | None = None
+    refused: Mask | None = None
     for mask, reason, code in rules:
         if mask is not None:
             entries.append(Entry(mask if refused is None else mask & ~refused, code, reason))

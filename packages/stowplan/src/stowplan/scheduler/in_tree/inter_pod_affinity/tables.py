@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.pod_info import PodShape
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.in_tree.common.domains import by_domain
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.pod_shift import PodShift
 
 
 class Table(PlainStruct, eq=False):
@@ -26,13 +22,13 @@ class Table(PlainStruct, eq=False):
     key: str
     column: LabelColumn
     #: Pods by domain code; [0] (nodes without the key) is 0.
-    sums: npt.NDArray[np.int64]
+    sums: Ints
     #: What a pod of a shape adds to its node's domain.
     amount: Callable[[PodShape], int]
     #: Pods by row, if every domain is a single node and no other data is needed.
-    counts: npt.NDArray[np.int32] | None = None
+    counts: Counts | None = None
     #: Pods added to (or removed from) each row in its hypothetical state; None otherwise.
-    shift: npt.NDArray[np.int64] | None = None
+    shift: Ints | None = None
 
     def clone(self) -> Table:
         shift = None if self.shift is None else self.shift.copy()
@@ -45,18 +41,18 @@ class Table(PlainStruct, eq=False):
                 self.shift = np.zeros(rows, np.int64)
             self.shift[pods.rows] += amounts * (self.column.codes[pods.rows] > 0)
 
-    def here(self, nodes: Nodes) -> npt.NDArray[np.int64]:
+    def here(self, nodes: Nodes) -> Ints:
         """The number of pods in the domain of every node of the view."""
-        found: npt.NDArray[np.int64] = self.sums[nodes.take(self.column.codes)]
+        found: Ints = self.sums[nodes.take(self.column.codes)]
         return found if self.shift is None else found + nodes.take(self.shift)
 
-    def absent(self, nodes: Nodes, state: CycleState, *, also_where_none: bool) -> npt.NDArray[np.bool_]:
+    def absent(self, nodes: Nodes, state: CycleState, *, also_where_none: bool) -> Mask:
         """Nodes without the key, and optionally those whose domain has no pod; not for hypothetical views."""
         verdicts = self.sums <= 0 if also_where_none else np.zeros(len(self.sums), np.bool_)
         verdicts[0] = True
         return by_domain(verdicts, self.column, nodes, state, "far")
 
-    def present(self, nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
+    def present(self, nodes: Nodes, state: CycleState, what: str) -> Mask | None:
         """Nodes whose domain has a pod; None if there are none."""
         if self.shift is not None:
             return self.here(nodes) > 0
@@ -78,13 +74,13 @@ def avoids(incoming: PodShape, key: str, namespace_labels: dict[str, str]) -> Ca
     return amount
 
 
-def anywhere(tables: Sequence[Table], nodes: Nodes, state: CycleState, what: str) -> npt.NDArray[np.bool_] | None:
+def anywhere(tables: Sequence[Table], nodes: Nodes, state: CycleState, what: str) -> Mask | None:
     """Nodes in some domain with a pod in some table; None if there are none."""
     return union(table.present(nodes, state, what) for table in tables)
 
 
-def union(masks: Iterable[npt.NDArray[np.bool_] | None]) -> npt.NDArray[np.bool_] | None:
-    found: npt.NDArray[np.bool_] | None = None
+def union(masks: Iterable[Mask | None]) -> Mask | None:
+    found: Mask | None = None
     for mask in masks:
         if mask is not None:
             found = mask if found is None else found | mask

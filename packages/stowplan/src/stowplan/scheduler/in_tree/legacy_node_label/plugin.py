@@ -6,11 +6,16 @@ Used by policies (`labelsPresence`, `labelPreference`) and v1beta1 configuration
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scheduler.framework.events import NODE, Action, on
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, on
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
     EnqueueExtensions,
@@ -23,16 +28,6 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.legacy_node_label.declaration import DECLARATION, LegacyNodeLabelArgs
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
-    from stowplan.scheduler.framework.handle import Handle
 
 NOT_THE_LABELS = Reason("NodeLabelPresence", "node(s) didn't have the requested labels")
 
@@ -59,21 +54,21 @@ class LegacyNodeLabel(FilterPlugin, ScorePlugin, TemplateSigned, ReadsNoObjects,
             return None
         return Rejections.where(refused, NOT_THE_LABELS, Code.UnschedulableAndUnresolvable)
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         present, absent = self._wanted.present_labels_preference, self._wanted.absent_labels_preference
         scores = np.zeros(len(nodes), np.int64)
         for key in present:
             scores += MAX_SCORE * nodes.take(_having(nodes.table, key))
         for key in absent:
             scores += MAX_SCORE * ~nodes.take(_having(nodes.table, key))
-        average: npt.NDArray[np.int64] = scores // max(1, len(present) + len(absent))
+        average: Ints = scores // max(1, len(present) + len(absent))
         return average
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (on(NODE, Action.Add | Action.UpdateNodeLabel),)
 
 
-def _having(table: NodeTable, key: str) -> npt.NDArray[np.bool_]:
+def _having(table: NodeTable, key: str) -> Mask:
     """Rows whose node has the label."""
-    having: npt.NDArray[np.bool_] = table.label(key).codes != 0
+    having: Mask = table.label(key).codes != 0
     return having

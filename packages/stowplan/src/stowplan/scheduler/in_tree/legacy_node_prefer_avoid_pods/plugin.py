@@ -7,24 +7,21 @@ node has the annotation: the nodes that have it, and the controllers they name, 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
 from stowplan.kube.api.meta import controller_of
+from stowplan.scheduler.cluster.arrays import Ints
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, SignPlugin
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.common.annotations import PREFER_AVOID_PODS
 from stowplan.scheduler.in_tree.legacy_node_prefer_avoid_pods.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.status import Status
 
 #: Pods of other controllers are never avoided.
 _KINDS = ("ReplicationController", "ReplicaSet")
@@ -39,14 +36,14 @@ class LegacyNodePreferAvoidPods(ScorePlugin, SignPlugin, ReadsNoObjects):
     short_name = "avoid"
     reads = Reads.NODES
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         table, controller = nodes.table, _controller(pod)
         avoiding = table.memo(PREFER_AVOID_PODS, lambda: _avoided(table))
         if controller is None or controller not in avoiding:
             return np.full(len(nodes), MAX_SCORE, np.int64)
         scores = np.full(table.n, MAX_SCORE, np.int64)
         scores[avoiding[controller]] = 0
-        taken: npt.NDArray[np.int64] = nodes.take(scores)
+        taken: Ints = nodes.take(scores)
         return taken
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:

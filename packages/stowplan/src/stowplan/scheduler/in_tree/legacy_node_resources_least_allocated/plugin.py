@@ -5,13 +5,9 @@ Used by policies and configurations of those releases that score by several stra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.in_tree.common.legacy_allocation import LegacyAllocation
 from stowplan.scheduler.in_tree.legacy_node_resources_least_allocated.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.in_tree.common.resource_scoring import Ints
 
 
 class LegacyNodeResourcesLeastAllocated(LegacyAllocation):

@@ -5,18 +5,14 @@ Used by policies and configurations of those releases that score by several stra
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan.scheduler.cluster.arrays import Ints
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.common.legacy_allocation import LegacyAllocation
 from stowplan.scheduler.in_tree.common.shape_score import ShapePoints, mean_of_positive
-from stowplan.scheduler.in_tree.legacy_requested_to_capacity_ratio.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.in_tree.common.resource_scoring import Ints
-    from stowplan.scheduler.in_tree.legacy_requested_to_capacity_ratio.declaration import (
-        LegacyRequestedToCapacityRatioArgs,
-    )
+from stowplan.scheduler.in_tree.legacy_requested_to_capacity_ratio.declaration import (
+    DECLARATION,
+    LegacyRequestedToCapacityRatioArgs,
+)
 
 
 class LegacyRequestedToCapacityRatio(LegacyAllocation):

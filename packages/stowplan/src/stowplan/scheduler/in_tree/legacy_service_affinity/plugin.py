@@ -13,7 +13,6 @@ Upstream: pkg/scheduler/framework/plugins/serviceaffinity/service_affinity.go of
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec import field
@@ -21,8 +20,13 @@ from msgspec import field
 from stowplan.kube.api.selectors import selector_from_map
 from stowplan.kube.api.types import Service
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.terms import PodTerm
-from stowplan.scheduler.framework.events import NODE, POD, SERVICE, Action, on
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import NODE, POD, SERVICE, Action, ClusterEventWithHint, on
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
     EnqueueExtensions,
@@ -33,19 +37,10 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
     ShapeSigned,
 )
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.legacy_service_affinity.declaration import DECLARATION, LegacyServiceAffinityArgs
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.pod_shift import PodShift
 
 OTHER_LABELS = Reason("ServiceAffinity", "node(s) didn't match service affinity")
 _FILTER_KEY, _SCORE_KEY = "PreFilterLegacyServiceAffinity", "ScoreLegacyServiceAffinity"
@@ -124,7 +119,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
             refused[own] = self._refused(pod, nodes, anchor.next_row)[own]
         return Rejections.where(refused, OTHER_LABELS) if refused.any() else None
 
-    def _refused(self, pod: PodInfo, nodes: Nodes, anchor: int) -> npt.NDArray[np.bool_]:
+    def _refused(self, pod: PodInfo, nodes: Nodes, anchor: int) -> Mask:
         """The nodes without a label value that the pod's node selector or the anchor's node requires."""
         refused = np.zeros(len(nodes), np.bool_)
         selected = pod.pod.spec.node_selector
@@ -139,7 +134,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
 
     # -- score --------------------------------------------------------------------------------------------------------
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         """The number of pods of the pod's service per node."""
         # Normalization needs the codes of the same nodes, whether all or a subset.
         state.write(_SCORE_KEY, [nodes.codes(key).copy() for key in self._spread])
@@ -149,9 +144,7 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
         counts = self._counts(pod.shape, selector, live_only=True)
         return nodes.take(counts).astype(np.int64)
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         """The fewer pods share a node's value of a label, the better; averaged over the labels."""
         counted = np.where(feasible, scores, 0)
         total = int(counted.sum())
@@ -175,11 +168,11 @@ class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScoreP
             if selector is not None and _has(shape.labels, selector):
                 yield selector
 
-    def _counts(self, shape: PodShape, labels: Mapping[str, str], *, live_only: bool) -> npt.NDArray[np.int32]:
+    def _counts(self, shape: PodShape, labels: Mapping[str, str], *, live_only: bool) -> Counts:
         """The number of pods of the namespace with these labels, by row."""
         cluster = self.handle.cluster
         term = PodTerm(((frozenset((shape.namespace,)), selector_from_map(labels)),), live_only=live_only)
-        counts: npt.NDArray[np.int32] = cluster.matches.counts[cluster.matches.slot(term, cluster.pods)]
+        counts: Counts = cluster.matches.counts[cluster.matches.slot(term, cluster.pods)]
         return counts
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement, compile_node_term
-from stowplan.scheduler.framework.explanations.changes import Change, replace, with_spec
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.kube.api.types import NodeSelectorTerm, Pod
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, requirement_text, sentence
 from stowplan.scheduler.framework.explanations.grouping import classes, split
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.common.node_selection import requirement_mask, term_mask
 from stowplan.scheduler.in_tree.node_affinity.plugin import ENFORCED_AFFINITY, POD_AFFINITY, NodeAffinity
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import NodeSelectorTerm, Pod
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
 
 #: Maximum number of missed requirements listed.
 _SHOWN = 3
@@ -140,7 +134,7 @@ class _DropRequirements(Remedy):
         """Required affinity without terms, which no node matches."""
         return self._required is not None and not self._spec_terms
 
-    def _cheapest_term(self, rows: Rows) -> tuple[npt.NDArray[np.intp], list[Mask]]:
+    def _cheapest_term(self, rows: Rows) -> tuple[Rows, list[Mask]]:
         """For each row the term (index, -1: none needed) with the fewest missed requirements, and these."""
         best = np.full(len(rows), -1, np.intp)
         if self._required is None or len(self._required.terms) != len(self._spec_terms):

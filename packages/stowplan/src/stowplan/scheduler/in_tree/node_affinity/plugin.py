@@ -17,12 +17,22 @@ from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.api.node_selectors import (
     NODE_NAME_FIELD,
+    NodeSelectorMatcher,
+    NodeTerm,
+    RequiredNodeAffinity,
     compile_node_selector,
     compile_preferred_terms,
     node_selector_errors,
 )
 from stowplan.kube.api.selectors import IN, SelectorError
-from stowplan.scheduler.framework.events import NODE, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Node, NodeSelector, NodeSelectorTerm, Pod
+from stowplan.kube.api.types import NodeAffinity as NodeAffinitySpec
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -38,25 +48,15 @@ from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.node_selection import matches_required_affinity, matches_selector, preference
 from stowplan.scheduler.in_tree.common.normalization import default_normalize
-from stowplan.scheduler.in_tree.node_affinity.declaration import DECLARATION
+from stowplan.scheduler.in_tree.node_affinity.declaration import DECLARATION, NodeAffinityArgs
 
 if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm, RequiredNodeAffinity
-    from stowplan.kube.api.types import Node, NodeSelector, NodeSelectorTerm, Pod
-    from stowplan.kube.api.types import NodeAffinity as NodeAffinitySpec
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.in_tree.node_affinity.declaration import NodeAffinityArgs
 
-    WeightedTerms = tuple[tuple[int, NodeTerm], ...]
+
+WeightedTerms = tuple[tuple[int, NodeTerm], ...]
+
 
 POD_AFFINITY = Reason("NodeAffinityMismatch", "node(s) didn't match Pod's node affinity/selector")
 ENFORCED_AFFINITY = Reason("EnforcedNodeAffinityMismatch", "node(s) didn't match scheduler-enforced node affinity")
@@ -111,7 +111,7 @@ class NodeAffinity(
         state.write(PRE_SCORE_STATE, preferred or ())
         return None
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         preferred: WeightedTerms | None = state.get(PRE_SCORE_STATE)
         if preferred is None:
             try:
@@ -122,9 +122,7 @@ class NodeAffinity(
             return preference(nodes, preferred)
         return preference(nodes, self._added_preferred) + preference(nodes, preferred)
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         return default_normalize(scores, feasible)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -146,7 +144,7 @@ class NodeAffinity(
         return NodeAffinityExplanation(inspection)
 
 
-def _entries(excluded: npt.NDArray[np.bool_], refused: npt.NDArray[np.bool_]) -> tuple[Entry, ...]:
+def _entries(excluded: Mask, refused: Mask) -> tuple[Entry, ...]:
     code = Code.UnschedulableAndUnresolvable
     return Entry(excluded, code, ENFORCED_AFFINITY), Entry(refused & ~excluded, code, POD_AFFINITY)
 

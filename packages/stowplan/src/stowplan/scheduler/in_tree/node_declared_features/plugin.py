@@ -9,12 +9,16 @@ Upstream: pkg/scheduler/framework/plugins/nodedeclaredfeatures, k8s.io/component
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scheduler.framework.cycle_state import NotFoundError
-from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Node, Pod, PodSpec
+from stowplan.scheduler.cluster.arrays import Mask
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
+from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -28,16 +32,6 @@ from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.node_declared_features.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import Node, Pod, PodSpec
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 MISSING_FEATURES = Reason("MissingNodeFeatures", "node(s) didn't match Pod's required features")
 PRE_FILTER_STATE = "PreFilterNodeDeclaredFeatures"
@@ -116,9 +110,9 @@ def recognized(declared: tuple[str, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _lacking(table: NodeTable, required: frozenset[str]) -> npt.NDArray[np.bool_]:
+def _lacking(table: NodeTable, required: frozenset[str]) -> Mask:
     lacking = [not required <= recognized(declared) for declared in table.feature_sets.values]
-    mask: npt.NDArray[np.bool_] = np.array(lacking, np.bool_)[table.feature_set[: table.n]]
+    mask: Mask = np.array(lacking, np.bool_)[table.feature_set[: table.n]]
     return mask
 
 

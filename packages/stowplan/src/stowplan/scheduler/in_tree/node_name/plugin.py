@@ -8,21 +8,18 @@ Upstream: pkg/scheduler/framework/plugins/nodename.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from stowplan.scheduler.framework.events import NODE, Action, on
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, on
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, Reads, ReadsNoObjects, SignPlugin
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.node_name.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 OTHER_NODE = Reason("NodeNameMismatch", "node(s) didn't match the requested node name")
 

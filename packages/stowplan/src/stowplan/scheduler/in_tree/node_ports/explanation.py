@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from stowplan.scheduler.cluster.ports import ports_conflict
-from stowplan.scheduler.framework.explanations.changes import Change, replace, with_spec
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.cluster.ports import Port, ports_conflict
+from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import joined, pods_text, port_text
 from stowplan.scheduler.framework.explanations.remedy import Remedy
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.ports import Port
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.status import Reason
+from stowplan.scheduler.framework.status import Reason
 
 
 class NodePortsExplanation(Explanation):

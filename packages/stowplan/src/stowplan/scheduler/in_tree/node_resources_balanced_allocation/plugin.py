@@ -6,25 +6,21 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/balanced_allocation.go.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from stowplan.scheduler.cluster.arrays import Floats, Ints, Mask
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import PreScorePlugin, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
 from stowplan.scheduler.framework.status import SKIP, Status
 from stowplan.scheduler.in_tree.common.resource_scoring import Capacity, Demands, capacity
-from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration import (
-        NodeResourcesBalancedAllocationArgs,
-    )
+from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration import (
+    DECLARATION,
+    NodeResourcesBalancedAllocationArgs,
+)
 
 PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
@@ -62,7 +58,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
             pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64]:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
         demands: Demands | None = state.get(PRE_SCORE_KEY)
         if demands is None:
             # PreScore did not run because the profile omits it.
@@ -79,11 +75,11 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         # Parity: subtract first; float64 rounding matters (0.34 gives 65, not 66).
         balance = ((1.0 - spread) * 100.0).astype(np.int64)
         # The bracket is never negative, so the shift equals Go's division.
-        scores: npt.NDArray[np.int64] = 50 + ((50 + balance[1] - balance[0]) >> 1)
+        scores: Ints = 50 + ((50 + balance[1] - balance[0]) >> 1)
         return scores
 
 
-def _shares(nodes: Nodes, of: Capacity, demands: Demands) -> npt.NDArray[np.float64]:
+def _shares(nodes: Nodes, of: Capacity, demands: Demands) -> Floats:
     """The used share of each resource without and with the pod; shape (2, resources, nodes)."""
     used, allocatable = of.used(nodes, non_zero=False), nodes.take(of.as_float)
     shares = np.empty((2, *used.shape))
@@ -92,7 +88,7 @@ def _shares(nodes: Nodes, of: Capacity, demands: Demands) -> npt.NDArray[np.floa
     return np.minimum(shares, 1.0, out=shares)
 
 
-def _deviation(shares: npt.NDArray[np.float64], present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def _deviation(shares: Floats, present: Mask) -> Floats:
     """Standard deviation over the resources that a node has; for two, half their difference; for fewer, 0.
 
     Summed in the configured order, as float64 addition is not associative.
@@ -106,11 +102,11 @@ def _deviation(shares: npt.NDArray[np.float64], present: npt.NDArray[np.bool_]) 
     last = len(shares) - 1 - np.argmax(present[::-1], axis=0)
     nodes = np.arange(shares.shape[1])
     half = np.abs((shares[first, nodes] - shares[last, nodes]) / 2)
-    of_two: npt.NDArray[np.float64] = np.where(present.sum(axis=0) > 2, deviation, half)
+    of_two: Floats = np.where(present.sum(axis=0) > 2, deviation, half)
     return np.where(present.sum(axis=0) < 2, 0.0, of_two)
 
 
-def _sum(values: npt.NDArray[np.float64], present: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+def _sum(values: Floats, present: Mask) -> Floats:
     total = np.zeros(values.shape[1])
     for value, has in zip(values, present, strict=True):
         total += np.where(has, value, 0.0)

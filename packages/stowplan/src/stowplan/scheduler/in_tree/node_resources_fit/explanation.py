@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
+from stowplan.scheduler.framework.explanations.changes import Way
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import amount, sentence
-from stowplan.scheduler.framework.explanations.grouping import classes, split
+from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
 from stowplan.scheduler.framework.explanations.remedy import Remedy
-from stowplan.scheduler.framework.status import Code
+from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.node_resources_fit.plugin import INSUFFICIENT, TOO_MANY_PODS, NodeResourcesFit
 from stowplan.scheduler.in_tree.node_resources_fit.smaller_requests import smaller_requests
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.grouping import Refusal
-    from stowplan.scheduler.framework.status import Reason
 
 _BASE_RESOURCES = ("cpu", "memory", "ephemeral-storage")
 
@@ -98,12 +92,12 @@ class NodeResourcesFitExplanation(Explanation):
                 found.append(Shortfall(resource, requested - allocatable + used, used, allocatable))
         return found
 
-    def free(self, resource: str, rows: Rows) -> npt.NDArray[np.int64]:
+    def free(self, resource: str, rows: Rows) -> Ints:
         table = self.inspection.table
         index = table.resources.get(resource)
         if index is None:
             return np.zeros(len(rows), np.int64)
-        free: npt.NDArray[np.int64] = table.allocatable[index, rows] - table.requested[index, rows]
+        free: Ints = table.allocatable[index, rows] - table.requested[index, rows]
         return free
 
     def closest(self, rows: Rows) -> int:

@@ -12,13 +12,31 @@ import numpy as np
 
 from stowplan.kube.api.pod_requests import pod_requests
 from stowplan.kube.api.resource_names import DEVICE_CLASS_PREFIX, is_extended, is_scalar
+from stowplan.kube.api.types import DeviceClass, Node, Pod
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.node_table import allocatable_amounts
-from stowplan.scheduler.framework.events import DEVICE_CLASS, NODE, POD, Action, Hint, on, queue_if
+from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import (
+    DEVICE_CLASS,
+    NODE,
+    POD,
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    on,
+    queue_if,
+)
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
     EnqueueExtensions,
     FilterPlugin,
     PlacementScorePlugin,
+    PodGroupAssignments,
+    PodGroupInfo,
     PreFilterPlugin,
     PreScorePlugin,
     Reads,
@@ -31,22 +49,12 @@ from stowplan.scheduler.in_tree.common.device_classes import device_class_of, de
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 from stowplan.scheduler.in_tree.common.resource_scoring import Capacity, Demands, capacity
 from stowplan.scheduler.in_tree.common.shape_score import ShapePoints, mean_of_positive
-from stowplan.scheduler.in_tree.node_resources_fit.declaration import DECLARATION
+from stowplan.scheduler.in_tree.node_resources_fit.declaration import DECLARATION, NodeResourcesFitArgs
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import DeviceClass, Node, Pod
-    from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.interface import PodGroupAssignments, PodGroupInfo
-    from stowplan.scheduler.in_tree.node_resources_fit.declaration import NodeResourcesFitArgs
+
 
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
 PRE_SCORE_KEY = "PreScoreNodeResourcesFit"
@@ -121,12 +129,12 @@ class NodeResourcesFit(
             refused = refused | self._short(nodes, name, amount)
         return Rejections(refused, lambda: self._entries(nodes, full, asked)) if refused.any() else None
 
-    def _short(self, nodes: Nodes, name: str, amount: int) -> npt.NDArray[np.bool_]:
+    def _short(self, nodes: Nodes, name: str, amount: int) -> Mask:
         """Nodes on which a resource is insufficient."""
         index = nodes.table.resources.get(name)
         allocatable = nodes.allocatable(index) if index is not None else np.zeros(len(nodes), np.int64)
         requested = nodes.requested(index) if index is not None else allocatable
-        short: npt.NDArray[np.bool_] = allocatable - requested < amount
+        short: Mask = allocatable - requested < amount
         if name not in _BASE and self._delegated(name):
             # Devices of a class are handled by DynamicResources if the node itself has none.
             short &= allocatable > 0
@@ -138,7 +146,7 @@ class NodeResourcesFit(
             and device_class_of(name, self.handle.cluster) is not None
         )
 
-    def _entries(self, nodes: Nodes, full: npt.NDArray[np.bool_], asked: Sequence[tuple[str, int]]) -> list[Entry]:
+    def _entries(self, nodes: Nodes, full: Mask, asked: Sequence[tuple[str, int]]) -> list[Entry]:
         entries = [Entry(full, Code.Unschedulable, TOO_MANY_PODS)]
         for name, amount in asked:
             short = self._short(nodes, name, amount)
@@ -161,13 +169,13 @@ class NodeResourcesFit(
             pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         if not self._resources:
             return error("resources not found")
         asked: Demands | None = state.get(PRE_SCORE_KEY)
         return self._score(nodes, self._demands(pod) if asked is None else asked)
 
-    def _requested_to_capacity_ratio(self, nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
+    def _requested_to_capacity_ratio(self, nodes: Nodes, asked: Demands) -> Ints:
         assert self._curve is not None
         of = capacity(nodes, asked.names)
         taken = np.minimum(of.used(nodes, non_zero=True) + asked.requested, nodes.take(of.divisor))
@@ -261,7 +269,7 @@ def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: Devic
     return queue_if(extended in wanted and extended != (old.spec.extended_resource_name or ""))
 
 
-def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
+def least_allocated(nodes: Nodes, asked: Demands) -> Ints:
     """Lower utilization scores higher."""
     of = capacity(nodes, asked.names)
     taken = of.used(nodes, non_zero=True) + asked.requested
@@ -271,7 +279,7 @@ def least_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
     return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def most_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
+def most_allocated(nodes: Nodes, asked: Demands) -> Ints:
     """Higher utilization scores higher."""
     of = capacity(nodes, asked.names)
     taken = of.used(nodes, non_zero=True) + asked.requested
@@ -279,14 +287,14 @@ def most_allocated(nodes: Nodes, asked: Demands) -> npt.NDArray[np.int64]:
     return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def _weighted_mean(nodes: Nodes, asked: Demands, of: Capacity, scores: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _weighted_mean(nodes: Nodes, asked: Demands, of: Capacity, scores: Ints) -> Ints:
     """Mean over the resources that a node has, truncated to an integer."""
     if asked.weights == (1, 1) and of.present is None:
-        halved: npt.NDArray[np.int64] = (scores[0] + scores[1]) >> 1
+        halved: Ints = (scores[0] + scores[1]) >> 1
         return halved
     weights = np.array(asked.weights, np.int64)[:, None]
     if of.present is not None:
         weights = weights * nodes.take(of.present)
     total = (scores * weights).sum(axis=0)
-    mean: npt.NDArray[np.int64] = total // np.maximum(weights.sum(axis=0), 1)
+    mean: Ints = total // np.maximum(weights.sum(axis=0), 1)
     return mean

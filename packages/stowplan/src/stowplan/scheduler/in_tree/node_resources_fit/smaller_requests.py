@@ -8,17 +8,15 @@ reduced first, and no more than needed.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity, read_quantity
+from stowplan.kube.api.types import Container, Pod
 from stowplan.scheduler.framework.explanations.changes import Change, with_spec
 from stowplan.scheduler.framework.explanations.formatting import amount, joined
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Container, Pod
 
 replace = msgspec.structs.replace
 

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.taints import UNSCHEDULABLE
-from stowplan.scheduler.framework.explanations.changes import Change, replace
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.kube.api.types import Node
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.framework.explanations.changes import Change, Way, replace
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, listed
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy, one_or_all
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
+from stowplan.scheduler.framework.status import Reason
 
 
 class NodeUnschedulableExplanation(Explanation):

@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.taints import NO_SCHEDULE, tolerates
 from stowplan.kube.api.taints import UNSCHEDULABLE as CORDON_KEY
-from stowplan.kube.api.types import Taint
-from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Node, Pod, Taint
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -29,13 +32,9 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.node_unschedulable.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node, Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
+
 
 UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 

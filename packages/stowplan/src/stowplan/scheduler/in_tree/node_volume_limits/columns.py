@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import field
@@ -23,16 +23,13 @@ from stowplan.kube.api.types import (
     VolumeAttachment,
 )
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.changes import ChangeLog
 from stowplan.scheduler.cluster.columns import grown
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.volumes import VolumeUse
+from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, Found, behind
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.cluster.volumes import VolumeUse
-    from stowplan.scheduler.framework.status import Status
 
 #: Represents a missing limit.
 UNLIMITED = np.iinfo(np.int64).max
@@ -66,11 +63,11 @@ class AttachedVolumes:
         capacity = max(64, self._cluster.table.n)
         self._written.append(-1)
         #: Driver -> number of attached volumes per row.
-        self._counts: dict[str, npt.NDArray[np.int64]] = {}
+        self._counts: dict[str, Ints] = {}
         #: Driver -> limit per row.
-        self._limits: dict[str, npt.NDArray[np.int64]] = {}
+        self._limits: dict[str, Ints] = {}
         #: Driver -> rows whose CSINode lists it.
-        self._listed: dict[str, npt.NDArray[np.bool_]] = {}
+        self._listed: dict[str, Mask] = {}
         #: Rows with a CSINode; with a CSINode that limits some driver; with a pod whose volumes cannot be resolved.
         self._known = np.zeros(capacity, np.bool_)
         self._limited = np.zeros(capacity, np.bool_)
@@ -111,29 +108,29 @@ class AttachedVolumes:
         rows = self._written.since(version)
         return None if rows is None or rows[:1] == [-1] else rows
 
-    def counts(self, driver: str) -> npt.NDArray[np.int64] | None:
+    def counts(self, driver: str) -> Ints | None:
         """Number of attached volumes of the driver per row; None: there are none."""
         found = self._counts.get(driver)
         return None if found is None else found[: self._cluster.table.n]
 
-    def limits(self, driver: str) -> npt.NDArray[np.int64] | None:
+    def limits(self, driver: str) -> Ints | None:
         """Volume limit per node; None if no CSINode has one."""
         found = self._limits.get(driver)
         return None if found is None else found[: self._cluster.table.n]
 
-    def listed(self, driver: str) -> npt.NDArray[np.bool_]:
+    def listed(self, driver: str) -> Mask:
         """Rows whose CSINode lists the driver."""
         rows = self._cluster.table.n
         found = self._listed.get(driver)
         return np.zeros(rows, np.bool_) if found is None else found[:rows]
 
     @property
-    def known(self) -> npt.NDArray[np.bool_]:
+    def known(self) -> Mask:
         """Rows with a CSINode."""
         return self._known[: self._cluster.table.n]
 
     @property
-    def broken(self) -> npt.NDArray[np.bool_]:
+    def broken(self) -> Mask:
         """Rows with limits, and with a pod whose volumes cannot be resolved (see `problems`)."""
         return (self._broken & self._limited)[: self._cluster.table.n]
 

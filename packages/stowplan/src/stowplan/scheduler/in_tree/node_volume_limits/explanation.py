@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from stowplan.scheduler.framework.explanations.changes import move
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.explanations.changes import Way, move
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, sentence
+from stowplan.scheduler.framework.explanations.grouping import Refusal
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
-from stowplan.scheduler.framework.status import Status
-from stowplan.scheduler.in_tree.node_volume_limits.plugin import TOO_MANY_VOLUMES
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.grouping import Refusal
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
-    from stowplan.scheduler.in_tree.node_volume_limits.plugin import NodeVolumeLimits
-    from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume
+from stowplan.scheduler.framework.status import Reason, Status
+from stowplan.scheduler.in_tree.node_volume_limits.plugin import TOO_MANY_VOLUMES, NodeVolumeLimits
+from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume
 
 
 class Excess(NamedTuple):
@@ -83,7 +76,7 @@ class NodeVolumeLimitsExplanation(Explanation):
                 found.append(Excess(driver, used, new, int(limits[row]), idle))
         return found
 
-    def over(self, rows: Rows) -> npt.NDArray[np.int64]:
+    def over(self, rows: Rows) -> Ints:
         """By how many volumes the pod would exceed each row's limit."""
         total = np.zeros(len(rows), np.int64)
         for driver, volumes in self._brought.items():

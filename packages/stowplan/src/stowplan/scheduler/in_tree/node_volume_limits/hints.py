@@ -5,17 +5,22 @@ Upstream: EventsToRegister of pkg/scheduler/framework/plugins/nodevolumelimits.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan.scheduler.framework.events import CSI_NODE, POD, PVC, VOLUME_ATTACHMENT, Action, Hint, on, queue_if
+from stowplan.kube.api import types as t
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.events import (
+    CSI_NODE,
+    POD,
+    PVC,
+    VOLUME_ATTACHMENT,
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    on,
+    queue_if,
+)
 from stowplan.scheduler.in_tree.common.csi_migration import inline_handle, migration_of
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, after_claim_change
-
-if TYPE_CHECKING:
-    from stowplan.kube.api import types as t
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 
 def events() -> tuple[ClusterEventWithHint, ...]:

@@ -19,8 +19,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from msgspec import field
 
-from stowplan.kube.api.types import CSIDriver
+from stowplan.kube.api.types import CSIDriver, Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -31,31 +37,24 @@ from stowplan.scheduler.framework.interface import (
     ReadsNoObjects,
     SignPlugin,
 )
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status
 from stowplan.scheduler.in_tree.node_volume_limits.columns import AttachedVolumes
 from stowplan.scheduler.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.scheduler.in_tree.node_volume_limits.hints import events
+from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, Found
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.pod_shift import PodShift
-    from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, Found
 
-    Mask = npt.NDArray[np.bool_]
-    #: Driver -> volumes of a pod.
-    Volumes = dict[str, list[CsiVolume]]
-    #: A pod's volumes on nodes with a CSINode, and on other nodes; or why it cannot have a volume.
-    Brought = tuple[Volumes | Status, Volumes | Status]
+
+#: Driver -> volumes of a pod.
+Volumes = dict[str, list[CsiVolume]]
+#: A pod's volumes on nodes with a CSINode, and on other nodes; or why it cannot have a volume.
+Brought = tuple[Volumes | Status, Volumes | Status]
+
 
 TOO_MANY_VOLUMES = Reason("TooManyVolumes", "node(s) exceed max volume count")
 DRIVER_MISSING = Reason("DriverNotInstalled", "{driver} CSI driver is not installed on the node")
@@ -73,7 +72,7 @@ class _Worlds(PlainStruct):
     #: Row -> volumes that its pods would use, and how often.
     mounted: dict[int, Counter[CsiVolume]] = field(default_factory=dict)
     #: Driver -> change of each row's count.
-    counts: dict[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    counts: dict[str, Ints] = field(default_factory=dict)
     #: Volume -> row -> whether a pod there would use it; only where that differs from the current state.
     moved: dict[CsiVolume, dict[int, bool]] = field(default_factory=dict)
 
@@ -260,7 +259,7 @@ class NodeVolumeLimits(
                 over |= nodes.take((used + new > limits) & (new > 0))
         return over
 
-    def used(self, driver: str, worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
+    def used(self, driver: str, worlds: _Worlds | None = None) -> Ints:
         """Number of volumes of the driver per row."""
         used = self._columns.counts(driver)
         if used is None:
@@ -268,7 +267,7 @@ class NodeVolumeLimits(
         differs = None if worlds is None else worlds.counts.get(driver)
         return used if differs is None else used + differs
 
-    def new(self, volumes: Sequence[CsiVolume], worlds: _Worlds | None = None) -> npt.NDArray[np.int64]:
+    def new(self, volumes: Sequence[CsiVolume], worlds: _Worlds | None = None) -> Ints:
         """How many of a pod's volumes no pod of the row uses yet."""
         new = np.empty(self.handle.cluster.table.n, np.int64)
         new.fill(len(volumes))

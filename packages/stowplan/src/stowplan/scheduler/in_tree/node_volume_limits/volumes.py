@@ -10,10 +10,12 @@ pending claims from real handles.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.scheduler.cluster.objects import ObjectStore
+from stowplan.scheduler.cluster.volumes import VolumeUse
 from stowplan.scheduler.framework.status import Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.csi_migration import (
     TranslationError,
@@ -22,10 +24,6 @@ from stowplan.scheduler.in_tree.common.csi_migration import (
     migration_of_provisioner,
 )
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.objects import ObjectStore
-    from stowplan.scheduler.cluster.volumes import VolumeUse
 
 CLAIM_MISSING = Reason("ClaimNotFound", 'looking up PVC {namespace}/{claim}: persistentvolumeclaim "{claim}" not found')
 

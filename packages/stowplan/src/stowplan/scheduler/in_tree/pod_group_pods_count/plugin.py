@@ -6,16 +6,12 @@ Upstream: pkg/scheduler/framework/plugins/podgrouppodscount.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from stowplan.scheduler.framework.interface import MAX_SCORE, PlacementScorePlugin
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.interface import MAX_SCORE, PlacementScorePlugin, PodGroupAssignments, PodGroupInfo
 from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.in_tree.common.pod_groups import without_state
 from stowplan.scheduler.in_tree.pod_group_pods_count.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import PodGroupAssignments, PodGroupInfo
 
 
 class PodGroupPodsCount(PlacementScorePlugin):

@@ -7,23 +7,16 @@ So nodes with the same domains and the same number of pods are a class.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Codes, Floats, Ints, Mask, Values
 from stowplan.scheduler.framework.batch_state import BatchScoreState
+from stowplan.scheduler.in_tree.common.domain_classes import DomainClasses
 from stowplan.scheduler.in_tree.pod_topology_spread.amounts import by_difference, rounded, weighted_counts
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.common.domain_classes import DomainClasses
-    from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint, Domains
-
-    Ints = npt.NDArray[np.int64]
-    Floats = npt.NDArray[np.float64]
-    Mask = npt.NDArray[np.bool_]
+from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint, Domains
 
 
 class OnNodes(PlainStruct, eq=False):
@@ -31,7 +24,7 @@ class OnNodes(PlainStruct, eq=False):
 
     constraint: Constraint
     #: Matching pods by row; −1 on rows without the key.
-    counts: npt.NDArray[np.integer]
+    counts: Values
     #: Whether the constraint counts the pods that are placed.
     counted: bool
 
@@ -153,9 +146,9 @@ class _Scored(NamedTuple):
     #: The mask of these classes, as bytes.
     scored: bytes
     #: For each of the `InDomains`, the domain of each class, and the number of domains with a node to score.
-    codes: list[npt.NDArray[np.intp]]
+    codes: list[Codes]
     domains: list[int]
 
 
-def _distinct(codes: npt.NDArray[np.intp]) -> int:
+def _distinct(codes: Codes) -> int:
     return int(np.count_nonzero(np.bincount(codes)))

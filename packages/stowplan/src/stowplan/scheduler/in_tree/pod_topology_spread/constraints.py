@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from stowplan.kube.api.selectors import Selector
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.terms import PodTerm
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from stowplan.kube.api.selectors import Selector
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 
 HARD, SOFT = "DoNotSchedule", "ScheduleAnyway"
 
@@ -38,15 +34,15 @@ class Domains(PlainStruct, frozen=True, eq=False):
 
     column: LabelColumn
     #: Rows that count; None for all rows (rows without the key have code 0, which is not a domain).
-    eligible: npt.NDArray[np.bool_] | None
+    eligible: Mask | None
     #: Codes of the domains with an eligible node.
-    codes: npt.NDArray[np.intp]
+    codes: Codes
     #: Whether these are all codes except for 0, so that a slice can be used.
     all_codes: bool
     #: Rows without the key; None: there are none that matter.
-    missing: npt.NDArray[np.bool_] | None
+    missing: Mask | None
 
-    def of(self, sums: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    def of(self, sums: Ints) -> Ints:
         """The sums of the domains with an eligible node."""
         return sums[1:] if self.all_codes else sums[self.codes]
 

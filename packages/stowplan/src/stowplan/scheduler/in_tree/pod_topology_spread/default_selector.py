@@ -5,16 +5,13 @@ Upstream: pkg/scheduler/framework/plugins/helper/spread.go.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector, selector_from_map
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-from stowplan.scheduler.cluster.objects import ObjectWatch
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.objects import ObjectStore
-    from stowplan.scheduler.cluster.pod_info import PodShape
+from stowplan.scheduler.cluster.objects import ObjectStore, ObjectWatch
+from stowplan.scheduler.cluster.pod_info import PodShape
 
 #: Controllers whose selectors count.
 _CONTROLLERS: dict[tuple[str, str], type[Any]] = {

@@ -4,30 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from stowplan.kube.api.label_selectors import SelectorError
-from stowplan.kube.api.types import TopologySpreadConstraint
-from stowplan.scheduler.framework.explanations.changes import Change, Dial, replace, with_spec
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.kube.api.types import Pod, TopologySpreadConstraint
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.cluster.pod_info import PodShape
+from stowplan.scheduler.framework.explanations.changes import Change, Dial, Way, replace, with_spec
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import joined, sentence
 from stowplan.scheduler.framework.explanations.grouping import classes, split
-from stowplan.scheduler.framework.explanations.inspection import mask_of
+from stowplan.scheduler.framework.explanations.inspection import Inspection, mask_of
 from stowplan.scheduler.framework.explanations.remedy import Remedy
-from stowplan.scheduler.in_tree.pod_topology_spread.constraints import HARD
+from stowplan.scheduler.framework.status import Reason
+from stowplan.scheduler.in_tree.pod_topology_spread.constraints import HARD, Constraint
 from stowplan.scheduler.in_tree.pod_topology_spread.plugin import PodTopologySpread
 from stowplan.scheduler.in_tree.pod_topology_spread.skew import MISSING_LABEL, SKEWED
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodShape
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
-    from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint
 
 
 class PodTopologySpreadExplanation(Explanation):

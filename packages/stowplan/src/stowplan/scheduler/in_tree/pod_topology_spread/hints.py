@@ -6,15 +6,12 @@ Upstream: pkg/scheduler/framework/plugins/podtopologyspread/plugin.go (EventsToR
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Node, Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node, Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 HARD = "DoNotSchedule"
 

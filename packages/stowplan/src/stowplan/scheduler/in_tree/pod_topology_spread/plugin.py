@@ -19,9 +19,17 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.kube.api.selectors import Selector, SelectorError, compile_label_selector
+from stowplan.kube.api.types import TopologySpreadConstraint
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.labels import LabelColumn
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.terms import PodTerm
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchState
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     CountsPods,
     EnqueueExtensions,
@@ -34,6 +42,7 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
     SignPlugin,
 )
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Status, error, unschedulable
 from stowplan.scheduler.in_tree.common.domain_classes import domain_classes
@@ -64,7 +73,7 @@ from stowplan.scheduler.in_tree.pod_topology_spread.constraints import (
     Prepared,
     counted_term,
 )
-from stowplan.scheduler.in_tree.pod_topology_spread.declaration import DECLARATION
+from stowplan.scheduler.in_tree.pod_topology_spread.declaration import DECLARATION, PodTopologySpreadArgs
 from stowplan.scheduler.in_tree.pod_topology_spread.default_selector import default_selector
 from stowplan.scheduler.in_tree.pod_topology_spread.skew import (
     SkewAhead,
@@ -76,19 +85,9 @@ from stowplan.scheduler.in_tree.pod_topology_spread.skew import (
 )
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import TopologySpreadConstraint
-    from stowplan.scheduler.cluster.labels import LabelColumn
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.terms import PodTerm
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.pod_shift import PodShift
-    from stowplan.scheduler.in_tree.pod_topology_spread.declaration import PodTopologySpreadArgs
+
 
 PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 PRE_SCORE_KEY = "PreScorePodTopologySpread"
@@ -113,11 +112,11 @@ class _FilterState(PlainStruct, eq=False):
 
 class _ScoreState(PlainStruct, eq=False):
     #: Rounded raw sum of every row; arbitrary for ignored rows.
-    raw: npt.NDArray[np.int64]
+    raw: Ints
     #: Scores by domain, if a single label with few domains determines them.
-    by_domain: tuple[LabelColumn, npt.NDArray[np.int64]] | None
+    by_domain: tuple[LabelColumn, Ints] | None
     #: Rows that lack a required key; None: there are none.
-    ignored: npt.NDArray[np.bool_] | None
+    ignored: Mask | None
     #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
@@ -237,9 +236,7 @@ class PodTopologySpread(
             having = having & (column.codes[: table.n] > 0)
         return [self._domain(nodes, pod, c, column, having) for c, column in zip(constraints, columns, strict=True)]
 
-    def _domain(
-        self, nodes: Nodes, pod: PodInfo, c: Constraint, column: LabelColumn, having: npt.NDArray[np.bool_]
-    ) -> Domains:
+    def _domain(self, nodes: Nodes, pod: PodInfo, c: Constraint, column: LabelColumn, having: Mask) -> Domains:
         table = nodes.table
         eligible = having
         if c.honor_affinity and (matching := required_node_affinity_mask(table, pod)) is not None:
@@ -280,7 +277,7 @@ class PodTopologySpread(
     def _version(self, slot: int) -> tuple[int, int]:
         return slot, self.handle.cluster.matches.versions[slot] if slot >= 0 else 0
 
-    def _sums(self, slot: int, domains: Domains) -> npt.NDArray[np.int64]:
+    def _sums(self, slot: int, domains: Domains) -> Ints:
         """Matching pods on eligible nodes, by domain code."""
         if slot < 0:
             return np.zeros(domains.column.size, np.int64)
@@ -306,9 +303,7 @@ class PodTopologySpread(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
 
-    def guaranteed_feasible_sets(
-        self, state: CycleState, pod: PodInfo, lost: int
-    ) -> Sequence[npt.NDArray[np.bool_]] | None:
+    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         return guaranteed_feasible_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
 
@@ -398,7 +393,7 @@ class PodTopologySpread(
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         if found is None:
             return error(f'reading "{PRE_FILTER_KEY}" from cycleState: not found')
-        refused: npt.NDArray[np.bool_] | None = None
+        refused: Mask | None = None
         masks = []
         for spread in found.spreads:
             missing = None if spread.domains.missing is None else nodes.take(spread.domains.missing)
@@ -439,7 +434,7 @@ class PodTopologySpread(
         state.write(PRE_SCORE_KEY, found)
         return None
 
-    def _soft_part(self, part: Prepared, slot: int, scored: npt.NDArray[np.bool_], state: CycleState) -> Part:
+    def _soft_part(self, part: Prepared, slot: int, scored: Mask, state: CycleState) -> Part:
         """One soft constraint's part of a node's sum."""
         constraint, domains, system, n = part.constraint, part.domains, not part.strict, len(scored)
         codes = domains.column.codes[:n]
@@ -463,15 +458,13 @@ class PodTopologySpread(
         amounts[0] = 0.0
         return Part(codes, amounts)
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         found: _ScoreState | None = state.get(PRE_SCORE_KEY)
         if found is None:
             return error(f'error reading "{PRE_SCORE_KEY}" from cycleState: not found')
         return found.raw if nodes.rows is None else found.raw[nodes.rows]
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         found: _ScoreState = state.read(PRE_SCORE_KEY)
         if found.by_domain is not None:
             column, raw = found.by_domain

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchFilterState
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.common.domains import by_domain
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint, Domains, Prepared
+from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint, Domains, Prepared
 
 MISSING_LABEL = Reason(
     "TopologyLabelMissing", "node(s) didn't match pod topology spread constraints (missing required label)"
@@ -32,13 +28,13 @@ class Spread(PlainStruct, eq=False):
     constraint: Constraint
     domains: Domains
     #: Matching pods by domain code.
-    sums: npt.NDArray[np.int64]
+    sums: Ints
     #: The lowest sum, and the code of its domain.
     lowest: int
     lowest_code: int
     self_match: int
     #: Pods added to (or removed from) each row in its hypothetical state; shape (rows,); None otherwise.
-    shift: npt.NDArray[np.int64] | None = None
+    shift: Ints | None = None
 
     def second_lowest(self) -> int:
         """The lowest sum without the lowest domain."""
@@ -46,7 +42,7 @@ class Spread(PlainStruct, eq=False):
         return int(others.min()) if len(others) else 1 << 31
 
 
-def spread_of(part: Prepared, sums: npt.NDArray[np.int64]) -> Spread:
+def spread_of(part: Prepared, sums: Ints) -> Spread:
     lowest, lowest_code, domains = 0, 0, part.domains
     if len(domains.codes):
         values = domains.of(sums)
@@ -77,8 +73,8 @@ class SkewAhead(BatchFilterState):
         self._lowest = min(sums, default=0)
         self._at_lowest = sums.count(self._lowest)
 
-    def _over(self) -> npt.NDArray[np.bool_]:
-        over: npt.NDArray[np.bool_] = self._sums > self._most + self._lowest
+    def _over(self) -> Mask:
+        over: Mask = self._sums > self._most + self._lowest
         # Nodes without the key are refused, too.
         over[0] = True
         return over
@@ -107,14 +103,14 @@ class SkewAhead(BatchFilterState):
         return changed
 
 
-def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[npt.NDArray[np.bool_]] | None:
+def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[Mask] | None:
     """See `CountsPods.guaranteed_feasible_sets`.
 
     The domain with the lowest sum is never refused, so the nodes of each domain are a set. If the domains are single
     nodes, the lowest sum does not fall: only the lost nodes have fewer pods than before.
     """
-    everywhere: npt.NDArray[np.bool_] = np.ones(rows, np.bool_)
-    sets: list[npt.NDArray[np.bool_]] = []
+    everywhere: Mask = np.ones(rows, np.bool_)
+    sets: list[Mask] = []
     for spread in spreads:
         constraint, domains = spread.constraint, spread.domains
         codes, few = domains.column.codes[:rows], len(domains.codes) < constraint.min_domains
@@ -130,7 +126,7 @@ def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) ->
     return [everywhere & one for one in sets] if sets else [everywhere]
 
 
-def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[np.bool_] | None:
+def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> Mask | None:
     """Nodes on which the pod would exceed the constraint's skew; None: there are none."""
     constraint, column = spread.constraint, spread.domains.column
     few = len(spread.domains.codes) < constraint.min_domains
@@ -141,23 +137,23 @@ def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> npt.NDArray[
     codes = nodes.take(column.codes)
     here = spread.sums[codes] + nodes.take(spread.shift)
     if few:
-        floor: npt.NDArray[np.int64] | int = 0
+        floor: Ints | int = 0
     else:
         # The minimum in the node's hypothetical state: only its own domain changed.
         others = np.where(codes == spread.lowest_code, spread.second_lowest(), spread.lowest)
         registered = np.zeros(len(spread.sums), np.bool_)
         registered[spread.domains.codes] = True
         floor = np.where(registered[codes], np.minimum(others, here), spread.lowest)
-    over_here: npt.NDArray[np.bool_] = here + spread.self_match - floor > constraint.max_skew
+    over_here: Mask = here + spread.self_match - floor > constraint.max_skew
     return over_here
 
 
 def entries_of(
-    masks: Sequence[tuple[Constraint, npt.NDArray[np.bool_] | None, npt.NDArray[np.bool_] | None]],
+    masks: Sequence[tuple[Constraint, Mask | None, Mask | None]],
 ) -> list[Entry]:
     """The first failing constraint gives a node its reason; a missing key takes precedence over skew."""
     entries: list[Entry] = []
-    refused: npt.NDArray[np.bool_] | None = None
+    refused: Mask | None = None
     for constraint, missing, skewed in masks:
         skew = SKEWED.of(key=constraint.key, max_skew=constraint.max_skew)
         kinds = (

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan.scheduler.framework.explanations.changes import Change, with_spec
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.framework.explanations.changes import Change, Way, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import joined
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.framework.explanations.changes import Way
 
 
 class SchedulingGatesExplanation(Explanation):

@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stowplan.scheduler.framework.events import POD, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.events import POD, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, PreEnqueuePlugin
 from stowplan.scheduler.framework.status import Reason, Status, unresolvable
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.scheduling_gates.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
+
 
 GATED = Reason("SchedulingGated", "waiting for scheduling gates: [{gates}]")
 

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, tolerates
-from stowplan.kube.api.types import Toleration
-from stowplan.scheduler.framework.explanations.changes import Change, replace, with_spec
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.kube.api.types import Node, Taint, Toleration
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed, taint_text
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy, one_or_all
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.types import Node, Taint
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
-    from stowplan.scheduler.in_tree.taint_toleration.plugin import TaintToleration
+from stowplan.scheduler.framework.status import Reason
+from stowplan.scheduler.in_tree.taint_toleration.plugin import TaintToleration
 
 #: Prefixes of taints for node conditions: they are removed when the node recovers, and should not be tolerated.
 CONDITION_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")

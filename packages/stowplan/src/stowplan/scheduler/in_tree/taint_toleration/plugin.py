@@ -14,8 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from stowplan.kube.api.taints import PREFER_NO_SCHEDULE, tolerates, untolerated
-from stowplan.scheduler.framework.cycle_state import NotFoundError
-from stowplan.scheduler.framework.events import NODE, POD, Action, Hint, on, queue_if
+from stowplan.kube.api.types import Node, Pod, Taint, Toleration
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
+from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -33,16 +38,9 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.taint_toleration.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import Node, Pod, Taint, Toleration
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
+
 
 UNTOLERATED = Reason("UntoleratedTaint", "node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
@@ -70,7 +68,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         state.write(PRE_SCORE_STATE, tuple(t for t in pod.pod.spec.tolerations if t.effect in ("", PREFER_NO_SCHEDULE)))
         return None
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         """The number of PreferNoSchedule taints that the pod does not tolerate."""
         try:
             tolerations = state.read(PRE_SCORE_STATE)
@@ -80,12 +78,10 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         key = ("untolerated PreferNoSchedule", tolerations, comparing)
         return nodes.take(table.memo(key, lambda: _unwelcome_counts(table, tolerations, comparing)))
 
-    def normalize(
-        self, state: CycleState, pod: PodInfo, scores: npt.NDArray[np.int64], feasible: npt.NDArray[np.bool_]
-    ) -> npt.NDArray[np.int64] | Status:
+    def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
         if not scores.any():
             table = self.handle.cluster.table
-            hundreds: npt.NDArray[np.int64] = table.memo(("hundreds", len(scores)), lambda: np.full(len(scores), 100))
+            hundreds: Ints = table.memo(("hundreds", len(scores)), lambda: np.full(len(scores), 100))
             return hundreds
         return default_normalize(scores, feasible, reverse=True)
 
@@ -110,9 +106,9 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         return TaintTolerationExplanation(self, inspection)
 
 
-def _unwelcome_counts(table: NodeTable, tolerations: tuple[Toleration, ...], comparing: bool) -> npt.NDArray[np.int64]:
+def _unwelcome_counts(table: NodeTable, tolerations: tuple[Toleration, ...], comparing: bool) -> Ints:
     counts = [sum(_unwelcome(taint, tolerations, comparing) for taint in taints) for taints in table.taint_sets.values]
-    per_row: npt.NDArray[np.int64] = np.array(counts, np.int64)[table.taint_set[: table.n]]
+    per_row: Ints = np.array(counts, np.int64)[table.taint_set[: table.n]]
     return per_row
 
 

@@ -9,19 +9,15 @@ Upstream: pkg/scheduler/framework/plugins/topologyaware.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from stowplan.kube.api.types import PodGroup
-from stowplan.scheduler.framework.interface import PlacementGeneratePlugin
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.interface import Placement, PlacementGeneratePlugin, PodGroupInfo
 from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.in_tree.common.pod_groups import without_state
 from stowplan.scheduler.in_tree.topology_placement_generator.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
 
 _UNDETERMINED = "cannot determine domain for already scheduled pods: "
 

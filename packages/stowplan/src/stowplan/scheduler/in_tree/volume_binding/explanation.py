@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 from msgspec.structs import replace
@@ -22,6 +21,7 @@ from stowplan.kube.api.types import (
     StorageClass,
     VolumeNodeAffinity,
 )
+from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.framework.explanations.changes import Change, Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, requirement_text, sentence
@@ -48,6 +48,7 @@ from stowplan.scheduler.in_tree.volume_binding.judging import (
     NO_VOLUME,
     VOLUME_GONE,
 )
+from stowplan.scheduler.in_tree.volume_binding.plugin import VolumeBinding
 from stowplan.scheduler.in_tree.volume_binding.provisioning import (
     BY_STORAGE_CLASS,
     accessible_from,
@@ -55,10 +56,6 @@ from stowplan.scheduler.in_tree.volume_binding.provisioning import (
     topology_of,
 )
 from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volume
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Mask, Rows
-    from stowplan.scheduler.in_tree.volume_binding.plugin import VolumeBinding
 
 #: Maximum number of affinity terms listed.
 _SHOWN_TERMS = 2

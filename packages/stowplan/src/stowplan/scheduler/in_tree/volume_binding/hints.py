@@ -5,9 +5,9 @@ Upstream: EventsToRegister of pkg/scheduler/framework/plugins/volumebinding.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from stowplan.kube.api import types as t
 from stowplan.kube.api.quantity import parse_quantity, value
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.events import (
     CSI_DRIVER,
     CSI_NODE,
@@ -17,17 +17,13 @@ from stowplan.scheduler.framework.events import (
     PVC,
     STORAGE_CLASS,
     Action,
+    ClusterEventWithHint,
     Hint,
     on,
     queue_if,
 )
 from stowplan.scheduler.in_tree.common.annotations import MIGRATED_PLUGINS
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, after_claim_change
-
-if TYPE_CHECKING:
-    from stowplan.kube.api import types as t
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 
 def events() -> tuple[ClusterEventWithHint, ...]:

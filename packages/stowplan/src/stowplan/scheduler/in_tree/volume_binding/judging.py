@@ -10,13 +10,14 @@ Upstream: FindPodVolumes of volumebinding/binder.go.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import field
 
 from stowplan.kube.api.types import CSINode, StorageClass
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.objects import ObjectWatch
 from stowplan.scheduler.cluster.state import ClusterState
@@ -24,16 +25,9 @@ from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.annotations import MIGRATED_PLUGINS
 from stowplan.scheduler.in_tree.volume_binding.claims import BoundVolume, DelayedClaim, PodClaims
+from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.provisioning import Provisioning, Room
 from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volumes
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
-
-    Mask = npt.NDArray[np.bool_]
-    Ids = npt.NDArray[np.int64]
 
 AFFINITY_MISMATCH = Reason("VolumeNodeAffinityMismatch", "node(s) didn't match PersistentVolume's node affinity")
 NO_VOLUME = Reason("NoVolumeToBind", "node(s) didn't find available persistent volumes to bind")
@@ -67,7 +61,7 @@ class Judgement(PlainStruct):
     #: Rows for which the check failed, and why.
     errors: list[tuple[Mask, Status]] = field(default_factory=list)
     #: Claim (index among the waiting ones) -> its volume on each row, `NONE` where there is none.
-    matched: dict[int, Ids] = field(default_factory=dict)
+    matched: dict[int, Ints] = field(default_factory=dict)
     #: Claim -> where a volume is provisioned for it, in the order of provisioning.
     provisions: dict[int, Provision] = field(default_factory=dict)
 
@@ -169,7 +163,7 @@ class Judge:
             found = others if found is None else found | others
         return found
 
-    def _matched(self, claim: DelayedClaim, earlier: list[Ids], n: int) -> Ids:
+    def _matched(self, claim: DelayedClaim, earlier: list[Ints], n: int) -> Ints:
         """The volume for a claim on each row, without those for earlier claims."""
         picked = np.full(n, NONE, np.int64)
         open_rows = np.ones(n, np.bool_)
@@ -213,7 +207,7 @@ class Judge:
         return refused
 
 
-def _taken(candidates: Ids, earlier: list[Ids]) -> Mask:
+def _taken(candidates: Ints, earlier: list[Ints]) -> Mask:
     taken = np.zeros(len(candidates), np.bool_)
     for picked in earlier:
         taken |= picked == candidates

@@ -7,21 +7,13 @@ checking every node, and stay cached while only other labels change.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.kube.api.selectors import IN
+from stowplan.kube.api.selectors import IN, NodeSelectorMatcher
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.in_tree.common.node_selection import matcher_mask
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.selectors import NodeSelectorMatcher
-    from stowplan.scheduler.cluster.node_table import NodeTable
-
-    Rows = npt.NDArray[np.intp]
-    Mask = npt.NDArray[np.bool_]
 
 #: Maximum number of cached row numbers in total; beyond that, the cache is cleared.
 _MAX_KEPT = 8_000_000

@@ -17,11 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.kube.api.types import CSIDriver, PersistentVolume, StorageClass
+from stowplan.kube.api.types import CSIDriver, PersistentVolume, Pod, StorageClass
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.assumed_objects import AssumeError
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -35,8 +41,10 @@ from stowplan.scheduler.framework.interface import (
     SignPlugin,
 )
 from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.requests import Steps
 from stowplan.scheduler.framework.status import SKIP, Status, error, unresolvable
 from stowplan.scheduler.in_tree.volume_binding.claims import (
+    Claim,
     DelayedClaim,
     PodClaims,
     claims_of,
@@ -45,7 +53,7 @@ from stowplan.scheduler.in_tree.volume_binding.claims import (
 )
 from stowplan.scheduler.in_tree.volume_binding.declaration import DECLARATION, VolumeBindingArgs
 from stowplan.scheduler.in_tree.volume_binding.hints import events
-from stowplan.scheduler.in_tree.volume_binding.judging import NO_VOLUME, Judge, migrated_nodes
+from stowplan.scheduler.in_tree.volume_binding.judging import NO_VOLUME, Judge, Judgement, migrated_nodes
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.provisioning import Provisioning, capacities_of
 from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved, assume, assume_provision, give_back
@@ -54,19 +62,9 @@ from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS, NON
 from stowplan.scheduler.in_tree.volume_binding.writing import Writer
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.handle import Handle
-    from stowplan.scheduler.framework.requests import Steps
-    from stowplan.scheduler.in_tree.volume_binding.claims import Claim
-    from stowplan.scheduler.in_tree.volume_binding.judging import Judgement
+
 
 _STATE = "VolumeBinding"
 #: What Reserve took for one pod; the other key's state is shared by equal pods.
@@ -215,7 +213,7 @@ class VolumeBinding(
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         return SKIP if self._scorer is None else None
 
-    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> npt.NDArray[np.int64] | Status:
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         known: _State | None = state.get(_STATE)
         if known is None or self._scorer is None or not known.claims.delayed:
             return np.zeros(len(nodes), np.int64)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from functools import lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from stowplan.kube.api.affinity import TopologySelectorTerm
 from stowplan.kube.api.quantity import parse_quantity, value
@@ -24,19 +24,12 @@ from stowplan.kube.api.selectors import (
     compile_label_selector,
 )
 from stowplan.kube.api.types import CSIDriver, CSIStorageCapacity, StorageClass
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.objects import ObjectWatch
 from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.volumes import first_on_rows
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
-
-    Ids = npt.NDArray[np.int64]
-    Mask = npt.NDArray[np.bool_]
 
 BY_STORAGE_CLASS = ObjectIndex("storage class", lambda capacity: (capacity.storage_class_name,))
 
@@ -48,7 +41,7 @@ class Room(NamedTuple):
     """Where a driver has capacity for a claim."""
 
     #: Index of the capacity object for each row; negative: there is no capacity.
-    first: Ids
+    first: Ints
     #: The capacity objects that are large enough.
     capacities: tuple[CSIStorageCapacity, ...]
 

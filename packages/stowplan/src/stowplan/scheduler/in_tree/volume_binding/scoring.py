@@ -10,24 +10,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from stowplan.kube.api.quantity import parse_quantity, value
+from stowplan.scheduler.cluster.arrays import Ints
+from stowplan.scheduler.in_tree.common.args import UtilizationShapePoint
 from stowplan.scheduler.in_tree.common.shape_score import ShapePoints
-from stowplan.scheduler.in_tree.volume_binding.volumes import NONE
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.common.args import UtilizationShapePoint
-    from stowplan.scheduler.in_tree.volume_binding.claims import DelayedClaim
-    from stowplan.scheduler.in_tree.volume_binding.judging import Judgement
-    from stowplan.scheduler.in_tree.volume_binding.provisioning import Room
-    from stowplan.scheduler.in_tree.volume_binding.volumes import Volumes
-
-    Ints = npt.NDArray[np.int64]
+from stowplan.scheduler.in_tree.volume_binding.claims import DelayedClaim
+from stowplan.scheduler.in_tree.volume_binding.judging import Judgement
+from stowplan.scheduler.in_tree.volume_binding.provisioning import Room
+from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volumes
 
 
 class _Use(NamedTuple):

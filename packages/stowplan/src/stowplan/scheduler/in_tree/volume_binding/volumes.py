@@ -17,7 +17,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from msgspec import field
@@ -26,17 +26,12 @@ from stowplan.kube.api.meta import ObjectReference
 from stowplan.kube.api.selectors import NodeSelectorMatcher
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Ints, Rows
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements, affinity_of, size_in
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
-
-    Ids = npt.NDArray[np.int64]
+from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 
 #: No volume.
 NONE = -1
@@ -113,7 +108,7 @@ class _Queue(PlainStruct, eq=False):
     #: Ascending.
     places: list[_Place] = field(default_factory=list)
     #: The rows that the affinity matches, and the version of the sets that they are from.
-    rows: npt.NDArray[np.intp] | None = None
+    rows: Rows | None = None
     version: int = -1
 
 
@@ -175,7 +170,7 @@ class Volumes:
         self._classes: dict[str, _Class] = defaultdict(_Class)
         #: Claim -> volumes reserved for a claim of this name.
         self._held: dict[str, dict[str, Volume]] = {}
-        self._best: OrderedDict[tuple[ClaimRequirements, int], tuple[tuple[int, int], Ids]] = OrderedDict()
+        self._best: OrderedDict[tuple[ClaimRequirements, int], tuple[tuple[int, int], Ints]] = OrderedDict()
 
     # -- updates -------------------------------------------------------------------------------------------------------
 
@@ -260,7 +255,7 @@ class Volumes:
             for queue in queues.values():
                 yield from (self.known[id] for _, _, id in queue.places)
 
-    def best(self, wanted: ClaimRequirements, number: int) -> Ids:
+    def best(self, wanted: ClaimRequirements, number: int) -> Ints:
         """The first `number` free volumes for a claim on each row, smallest first; shape (number, rows)."""
         of_class = self._classes.get(wanted.class_name)
         stamp = 0 if of_class is None else of_class.version, self._node_sets.version
@@ -282,8 +277,8 @@ class Volumes:
         return ids
 
     def _patched(
-        self, of_class: _Class, stamp: tuple[int, int], ids: Ids, wanted: ClaimRequirements, number: int
-    ) -> Ids | None:
+        self, of_class: _Class, stamp: tuple[int, int], ids: Ints, wanted: ClaimRequirements, number: int
+    ) -> Ints | None:
         """The updated result; None: too much has changed."""
         sets, n = self._node_sets, self._cluster.table.n
         changed = of_class.changed_since(stamp[0])
@@ -347,7 +342,7 @@ class Volumes:
             return rest
         return (place for place in rest if selector.matches(self.known[place[2]].labels))
 
-    def _rows(self, queue: _Queue) -> npt.NDArray[np.intp]:
+    def _rows(self, queue: _Queue) -> Rows:
         if queue.rows is None or queue.version != self._node_sets.version:
             queue.rows = self._node_sets.rows(queue.affinity)
             queue.version = self._node_sets.version
@@ -357,11 +352,11 @@ class Volumes:
 _place = itemgetter(0)
 
 
-def first_on_rows(candidates: Iterable[tuple[int, npt.NDArray[np.intp]]], number: int, rows: int) -> Ids:
+def first_on_rows(candidates: Iterable[tuple[int, Rows]], number: int, rows: int) -> Ints:
     """The first `number` candidates per row, given candidates with their rows; shape (number, rows)."""
     found = np.full((number, rows), NONE, np.int64)
     filled = np.zeros(rows, np.int64)
-    parts: list[npt.NDArray[np.intp]] = []
+    parts: list[Rows] = []
     ids: list[int] = []
     pairs = 0
     for id, admitted in candidates:
@@ -377,7 +372,7 @@ def first_on_rows(candidates: Iterable[tuple[int, npt.NDArray[np.intp]]], number
     return found
 
 
-def _fill(found: Ids, filled: Ids, parts: list[npt.NDArray[np.intp]], ids: list[int]) -> None:
+def _fill(found: Ints, filled: Ints, parts: list[Rows], ids: list[int]) -> None:
     """Assign the next candidates to rows: `parts` has the rows of each of them."""
     if not parts:
         return

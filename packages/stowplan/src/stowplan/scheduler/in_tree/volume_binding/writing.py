@@ -10,7 +10,7 @@ Upstream: BindPodVolumes, bindAPIUpdate and checkBindings of volumebinding/binde
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -18,18 +18,15 @@ from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.scheduler.cluster.in_flight import is_older
 from stowplan.scheduler.cluster.object_dependencies import key_of
-from stowplan.scheduler.framework.requests import Done, Patch, Wait
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework.requests import Done, Key, Outcome, Patch, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound, usable_where
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.framework.requests import Key, Outcome, Request, Steps
-    from stowplan.scheduler.in_tree.volume_binding.judging import Judge
-    from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
-    from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved
+from stowplan.scheduler.in_tree.volume_binding.judging import Judge
+from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
+from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved
 
 TIMED_OUT = "context deadline exceeded"
 #: Timeout in seconds for the watch to deliver a version that the API server has.

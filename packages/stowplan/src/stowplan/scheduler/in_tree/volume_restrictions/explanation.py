@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scheduler.framework.explanations.changes import move
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.scheduler.cluster.arrays import Mask, Rows
+from stowplan.scheduler.cluster.pod_info import Disk, PodInfo, PodShape
+from stowplan.scheduler.framework.explanations.changes import Way, move
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import pods_text
+from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.volume_restrictions.plugin import CLAIM_IN_USE, DISK_CONFLICT, VolumeRestrictions
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.cluster.pod_info import Disk, PodInfo, PodShape
-    from stowplan.scheduler.framework.explanations.changes import Way
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask, Rows
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
 
 
 class VolumeRestrictionsExplanation(Explanation):

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from stowplan.kube.api.types import PersistentVolumeClaim
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.cycle_state import NotFoundError
-from stowplan.scheduler.framework.events import NODE, POD, PVC, Action, Hint, on, queue_if
+from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
+from stowplan.scheduler.framework.events import NODE, POD, PVC, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -28,22 +31,16 @@ from stowplan.scheduler.framework.interface import (
     Reads,
     SignPlugin,
 )
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim, same_namespace
 from stowplan.scheduler.in_tree.volume_restrictions.declaration import DECLARATION
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.kube.api.types import Pod
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.pod_shift import PodShift
+
 
 DISK_CONFLICT = Reason("DiskConflict", "node(s) had no available disk")
 CLAIM_IN_USE = Reason(
@@ -62,7 +59,7 @@ class _ClaimUse(PlainStruct):
     #: How many of them are in use.
     conflicts: int
     #: Change of that number per table row in hypothetical states; None if there is none.
-    shifted: npt.NDArray[np.int64] | None = None
+    shifted: Ints | None = None
 
     def clone(self) -> _ClaimUse:
         return _ClaimUse(self.claims, self.conflicts, None if self.shifted is None else self.shifted.copy())
@@ -176,7 +173,7 @@ def _mentions(shape: PodShape, claims: frozenset[str]) -> int:
     return sum(name in claims for name in shape.claim_names)
 
 
-def _entries(on_disks: npt.NDArray[np.bool_], on_claims: npt.NDArray[np.bool_]) -> tuple[Entry, ...]:
+def _entries(on_disks: Mask, on_claims: Mask) -> tuple[Entry, ...]:
     return (
         Entry(on_disks, Code.Unschedulable, DISK_CONFLICT),
         Entry(on_claims & ~on_disks, Code.Unschedulable, CLAIM_IN_USE),

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from stowplan.scheduler.framework.explanations.explanation import Explanation
+from stowplan.scheduler.cluster.arrays import Mask
+from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, sentence
-from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.explanations.inspection import Inspection
+from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, zones_of
-from stowplan.scheduler.in_tree.volume_zone.plugin import ZONE_CONFLICT, VolumeZone, elsewhere
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Columns, Mask
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-    from stowplan.scheduler.framework.status import Reason
-    from stowplan.scheduler.in_tree.volume_zone.plugin import Demand
+from stowplan.scheduler.in_tree.volume_zone.plugin import ZONE_CONFLICT, Demand, VolumeZone, elsewhere
 
 _SHORT = {"topology.kubernetes.io/zone": "zone", "topology.kubernetes.io/region": "region"}
 

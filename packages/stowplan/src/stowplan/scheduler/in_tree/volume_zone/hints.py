@@ -5,15 +5,22 @@ Upstream: EventsToRegister of pkg/scheduler/framework/plugins/volumezone.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from stowplan.scheduler.framework.events import NODE, PV, PVC, STORAGE_CLASS, Action, Hint, on, queue_if
+from stowplan.kube.api import types as t
+from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.events import (
+    NODE,
+    PV,
+    PVC,
+    STORAGE_CLASS,
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    on,
+    queue_if,
+)
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim
-
-if TYPE_CHECKING:
-    from stowplan.kube.api import types as t
-    from stowplan.scheduler.cluster.pod_info import PodInfo
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
 
 #: Labels with the zone or region of a volume.
 ZONE_LABELS = (

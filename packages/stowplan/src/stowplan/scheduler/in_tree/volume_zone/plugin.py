@@ -16,6 +16,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.scheduler.cluster.arrays import Mask
+from stowplan.scheduler.cluster.node_table import NodeTable
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -31,17 +37,9 @@ from stowplan.scheduler.in_tree.volume_zone.declaration import DECLARATION
 from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, events, zones_of
 
 if TYPE_CHECKING:
-    import numpy.typing as npt
-
-    from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-    from stowplan.scheduler.cluster.view import Nodes
-    from stowplan.scheduler.framework.cycle_state import CycleState
-    from stowplan.scheduler.framework.events import ClusterEventWithHint
     from stowplan.scheduler.framework.explanations.explanation import Explanation
     from stowplan.scheduler.framework.explanations.inspection import Inspection
 
-    Mask = npt.NDArray[np.bool_]
 
 #: A label, and its allowed values.
 Demand = tuple[str, frozenset[str]]

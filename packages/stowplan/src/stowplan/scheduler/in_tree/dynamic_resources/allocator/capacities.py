@@ -6,12 +6,9 @@ Upstream: consumable_capacity.go of k8s.io/dynamic-resource-allocation/structure
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.quantity import NANO
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, Capacity, CapacityPolicy
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, Capacity, CapacityPolicy
 
 
 def consumption(wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity]) -> dict[str, Amount] | None:

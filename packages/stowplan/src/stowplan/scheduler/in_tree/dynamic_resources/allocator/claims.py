@@ -6,16 +6,13 @@ Upstream: validateDeviceRequest of allocator_incubating.go.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from stowplan.kube.api.device_claims import ALL, EXACT_COUNT, DeviceSubRequest
+from stowplan.kube.api.affinity import Toleration
+from stowplan.kube.api.device_claims import ALL, EXACT_COUNT, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
+from stowplan.kube.api.devices import DeviceClass, DeviceSelector
 from stowplan.kube.api.quantity import parse_quantity
-
-if TYPE_CHECKING:
-    from stowplan.kube.api.affinity import Toleration
-    from stowplan.kube.api.device_claims import ExactDeviceRequest, ResourceClaim
-    from stowplan.kube.api.devices import DeviceClass, DeviceSelector
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount
 
 #: Maximum devices per claim; requests per claim; alternatives per request.
 MAX_DEVICES, MAX_REQUESTS, MAX_ALTERNATIVES = 32, 32, 8

@@ -12,19 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import msgspec
 
+from stowplan.kube.api import devices as api
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.taints import DO_NOT_SCHEDULE_EFFECTS
 from stowplan.kube.cel.device_selectors import Device as SelectedDevice
 from stowplan.kube.cel.device_selectors import Version
-
-if TYPE_CHECKING:
-    from stowplan.kube.api import devices as api
 
 #: In units of 10^-9, like quantities.
 Amount = int

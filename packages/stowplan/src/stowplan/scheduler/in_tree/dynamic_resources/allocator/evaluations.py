@@ -9,13 +9,9 @@ results are deterministic. Only expensive evaluations get a thread: see `selecto
 from __future__ import annotations
 
 from threading import Semaphore, Thread
-from typing import TYPE_CHECKING
 from weakref import finalize
 
-from stowplan.kube.cel.device_selectors import Evaluation, EvaluationError
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.device_selectors import Device, DeviceSelector
+from stowplan.kube.cel.device_selectors import Device, DeviceSelector, Evaluation, EvaluationError
 
 #: Minimum cost of a budget check, because steps without a cost take time, too.
 _LEAST_COST = 50

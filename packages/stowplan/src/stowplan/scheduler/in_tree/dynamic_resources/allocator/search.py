@@ -14,24 +14,32 @@ applies to all devices of a request, and a rejected device releases what it took
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.kube.api.taints import untolerated
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.capacities import consumption
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_DEVICES
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PoolState
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import LOOK, BudgetSpentError, SelectorError
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Constraint, Features, Wanted
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
-        Amount,
-        CounterId,
-        PooledDevice,
-        Values,
-        World,
-    )
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import (
+    MAX_DEVICES,
+    Claim,
+    Constraint,
+    Features,
+    Wanted,
+)
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
+    Amount,
+    CounterId,
+    PooledDevice,
+    PoolState,
+    Values,
+    World,
+)
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import (
+    LOOK,
+    Budget,
+    BudgetSpentError,
+    SelectorError,
+    SelectorVerdicts,
+)
 
 
 class Pick(NamedTuple):

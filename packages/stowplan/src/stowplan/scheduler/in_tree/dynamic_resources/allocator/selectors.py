@@ -6,15 +6,16 @@ expensive expressions cannot delay other pods.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from stowplan.kube.cel.device_selectors import CompileError, EvaluationError, compile_selector
+from stowplan.kube.cel.device_selectors import (
+    CompileError,
+    DeviceSelector,
+    Evaluation,
+    EvaluationError,
+    compile_selector,
+)
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Selector, Wanted
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import DeviceContent
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.evaluations import SlowEvaluation
-
-if TYPE_CHECKING:
-    from stowplan.kube.cel.device_selectors import DeviceSelector, Evaluation
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Selector, Wanted
-    from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import DeviceContent
 
 #: Maximum number of cached results.
 _MAX_KEPT = 500_000
