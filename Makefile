@@ -2,9 +2,11 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# One and a half workers per core: many tests wait for a server, a process, a browser, or a backoff.
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
-PYTEST_ARGS ?= -n $(shell expr $(CORES) + $(CORES) / 2) --dist worksteal
+# One and a half per core: many tests wait for a server, a process, a browser, or a backoff. Quick tests do not wait.
+WORKERS = $(shell expr $(CORES) + $(CORES) / 2)
+test: WORKERS = $(CORES)
+PYTEST_ARGS ?= -n $(WORKERS) --dist worksteal
 BENCH_ARGS ?=
 
 BIN := $(VENV)/bin

@@ -98,10 +98,7 @@ class Guard(Protocol):
 def guarded_registry(plugins: Iterable[type[Plugin]], guard: Guard) -> Registry:
     """The in-tree plugins and these, which are called through the guard."""
     in_tree = in_tree_registry()
-    registry = in_tree_registry()
-    for plugin in plugins:
-        registry.register(plugin)
-    return guarded(registry, in_tree, guard)
+    return guarded(Registry((*in_tree, *plugins)), in_tree, guard)
 
 
 def guarded(registry: Registry, in_tree: Registry, guard: Guard) -> Registry:

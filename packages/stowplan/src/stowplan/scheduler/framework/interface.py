@@ -597,4 +597,5 @@ EXTENSION_POINTS: dict[str, type[Plugin]] = {
 
 def extension_points(plugin: type[Plugin]) -> frozenset[str]:
     """The extension points that a plugin class implements."""
-    return frozenset(point for point, base in EXTENSION_POINTS.items() if issubclass(plugin, base))
+    bases = plugin.__mro__
+    return frozenset(point for point, base in EXTENSION_POINTS.items() if base in bases)
