@@ -15,7 +15,7 @@ from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.klog import get_logger
-from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.net.client.client_errors import NoResponse, OutcomeUnknown
 from stowplan.net.client.events.event_series import EventKey
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.scheduler.framework.requests import (
@@ -194,14 +194,14 @@ class Effects:
         self._answer(number, await self.ask_extender(ask))
 
     async def ask_extender(self, ask: Ask) -> Outcome:
-        """An extender's answer. A timeout is `Refused`: only clients other than ours raise OutcomeUnknown."""
+        """An extender's answer."""
         extender_client = self._extender_clients.get(ask.who)
         if extender_client is None:
             return Refused(LookupError(f"there is no client for extender {ask.who}"))
         try:
             return Done(await extender_client.ask(ask.verb, ask.question))
-        except OutcomeUnknown as error:
-            return Unknown(error)
+        except NoResponse as error:
+            return Unknown(error) if error.sent else Refused(error)
         except asyncio.CancelledError:
             if _is_cancelled():
                 raise

@@ -24,6 +24,15 @@ class OutcomeUnknown(Unreachable):
     """
 
 
+class NoResponse(Exception):
+    """A request to an extender without a complete response; says which one and why."""
+
+    def __init__(self, text: str, *, sent: bool) -> None:
+        """`sent`: whether the extender may have received it, and done what it asks for."""
+        super().__init__(text)
+        self.sent = sent
+
+
 class StreamSilent(Unreachable):
     """An open stream was silent for so long that the connection may be dead; or there were no events."""
 

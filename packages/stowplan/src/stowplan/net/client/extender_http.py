@@ -21,7 +21,7 @@ from yarl import URL
 
 from stowplan.kube.api.urls import without_password
 from stowplan.kube.timing.times import REAL_TIMES, Times
-from stowplan.net.client.client_errors import ClientConfigError
+from stowplan.net.client.client_errors import ClientConfigError, NoResponse
 from stowplan.net.client.endpoint.file_content import Content, FileContent, InlineContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment
 from stowplan.net.client.endpoint.tls import CertificatePair, NoCertificate, TlsSettings
@@ -37,10 +37,6 @@ _OK = 200
 _PIECE = 1 << 16
 #: A timeout that expires immediately; aiohttp treats 0 as none.
 _AT_ONCE = 1e-9
-
-
-class NoResponse(Exception):
-    """A request without a complete response; says which one and why."""
 
 
 class ExtenderHttp:
@@ -80,7 +76,8 @@ class ExtenderHttp:
         except aiohttp.InvalidURL as error:
             raise _no_answer(url, "it is not an http or https URL") from error
         except FAILURES as error:
-            raise _no_answer(url, failure_of(error).why) from error
+            failure = failure_of(error)
+            raise _no_answer(url, failure.why, sent=failure.sent) from error
 
     async def _post(self, extender: Extender, url: str, body: bytes, longest: int) -> tuple[int, bytes]:
         target = _parsed(url)
@@ -98,14 +95,14 @@ class ExtenderHttp:
             if response.status != _OK:
                 return response.status, b""
             if response.headers.get("Content-Encoding", "identity") != "identity":
-                raise _no_answer(url, "the response is compressed, which was not requested")
+                raise _no_answer(url, "the response is compressed, which was not requested", sent=True)
             pieces, length = [], 0
             async for piece in response.content.iter_chunked(_PIECE):
                 pieces.append(piece)
                 length += len(piece)
                 if length > longest:
                     response.close()
-                    raise _no_answer(url, f"the answer is longer than {longest} bytes")
+                    raise _no_answer(url, f"the answer is longer than {longest} bytes", sent=True)
             return response.status, b"".join(pieces)
 
     def _tls_of(self, extender: Extender) -> TlsSettings:
@@ -151,9 +148,9 @@ def _parsed(url: str) -> URL:
     return parsed
 
 
-def _no_answer(url: str, why: str) -> NoResponse:
+def _no_answer(url: str, why: str, *, sent: bool = False) -> NoResponse:
     # The prefix of Go's client; the rest is our own text.
-    return NoResponse(f'Post "{without_password(url)}": {why}')
+    return NoResponse(f'Post "{without_password(url)}": {why}', sent=sent)
 
 
 def post_blocking(

@@ -56,7 +56,7 @@ class BindingChecks:
             yield f"{binding}: {stage.value}, but nothing is left to be decided"
             return
         deadline = waiting.next_deadline or inf
-        at = timer.at if timer is not None and timer.sleeper is binding else inf
+        at = timer.at if timer is not None and timer.target is binding else inf
         if at > deadline:
             yield f"{binding}: waits on Permit until {deadline:.3f}, but its alarm rings at {at:.3f}"
 
@@ -93,13 +93,13 @@ class BindingChecks:
             if isinstance(waiter, PluginCall) and (waiter.number != number or not self._knows(waiter)):
                 yield f"{waiter}: not under way, but gets the answer to {number}"
         for alarm in self._context.outbox.alarms:
-            sleeper = alarm.sleeper
-            if isinstance(sleeper, BindingCycle) and (
-                sleeper.timer is not alarm or sleeper.stage is not BindingStage.PERMIT
+            target = alarm.target
+            if isinstance(target, BindingCycle) and (
+                target.timer is not alarm or target.stage is not BindingStage.PERMIT
             ):
-                yield f"{sleeper}: {sleeper.stage.value}, but is woken at {alarm.at:.3f}"
-            if isinstance(sleeper, PluginCall) and not (self._knows(sleeper) and sleeper.is_woken_by(alarm)):
-                yield f"{sleeper}: does not sleep, but is woken at {alarm.at:.3f}"
+                yield f"{target}: {target.stage.value}, but is woken at {alarm.at:.3f}"
+            if isinstance(target, PluginCall) and not (self._knows(target) and target.is_woken_by(alarm)):
+                yield f"{target}: does not sleep, but is woken at {alarm.at:.3f}"
         for key, watcher in self._context.outbox.watchers:
             if isinstance(watcher, PluginCall) and not self._knows(watcher):
                 yield f"{watcher}: not under way, but waits for {' '.join(key)} to change"

@@ -176,7 +176,7 @@ class BindingCycle(msgspec.Struct, eq=False):
         elif self.waiting is not None and _announces_node(attempt.framework):
             # A complete gang proceeds with the last of its pods, in this step, so the wait need not be announced. The
             # reference writes a status for each of the other pods.
-            cycles.context.outbox.soon(self)
+            cycles.context.outbox.at_step_end(self)
         else:
             self._wait_on_permit()
 
@@ -222,13 +222,13 @@ class BindingCycle(msgspec.Struct, eq=False):
 
         Called in the middle of something else, such as another pod's cycle, which must end first.
         """
-        self.cycles.context.outbox.soon(self)
+        self.cycles.context.outbox.at_step_end(self)
 
     def _set_timer(self, waiting: WaitingPod) -> None:
         deadline = waiting.next_deadline
         self.timer = None if deadline is None else self.cycles.context.outbox.wake(deadline, self)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """Permit was decided or may have timed out, PreBind was aborted, or the step of the binding's start ends."""
         if self.stage is BindingStage.BEGUN:
             assert self.waiting is not None
@@ -638,7 +638,7 @@ class PluginCall(msgspec.Struct, eq=False):
     def is_woken_by(self, alarm: Alarm) -> bool:
         return alarm is self.woken_by
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """An object that it waits for has changed, or its time has come."""
         if self in self.binding.calls:
             outbox = self.binding.cycles.context.outbox

@@ -127,9 +127,9 @@ class QueueTimer:
     @property
     def is_set(self) -> bool:
         """Whether it will fire, or has not been set for the first time yet."""
-        return self._alarm is None or self._alarm.sleeper is self
+        return self._alarm is None or self._alarm.target is self
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         outbox, queue = self._context.outbox, self._context.queue
         queue.flush()
         at = outbox.now + 1.0 - (outbox.now - self._second) % 1.0
@@ -138,7 +138,7 @@ class QueueTimer:
 
     def start(self) -> None:
         if self._alarm is None:
-            self.woken()
+            self.on_wake()
 
     def stop(self) -> None:
         if self._alarm is not None:

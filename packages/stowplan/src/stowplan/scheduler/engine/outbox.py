@@ -25,24 +25,24 @@ class Waiter(Protocol):
     def answered(self, number: int, outcome: Outcome, /) -> None: ...
 
 
-class Sleeper(Protocol):
-    """Waits for a time."""
+class Wakeable(Protocol):
+    """Waits for a time, for objects to change, or for the end of the step."""
 
-    def woken(self) -> None: ...
+    def on_wake(self) -> None: ...
 
 
 class Alarm:
-    """A time at which a sleeper wakes."""
+    """A time at which a target wakes."""
 
-    __slots__ = ("at", "sleeper")
+    __slots__ = ("at", "target")
 
-    def __init__(self, at: float, sleeper: Sleeper) -> None:
+    def __init__(self, at: float, target: Wakeable) -> None:
         self.at = at
         #: None once it has fired or was cancelled.
-        self.sleeper: Sleeper | None = sleeper
+        self.target: Wakeable | None = target
 
     def cancel(self) -> None:
-        self.sleeper = None
+        self.target = None
 
 
 class Outbox:
@@ -62,11 +62,11 @@ class Outbox:
         self._announced_wake = inf
         #: When alarms last fired, and the number of the last one set before.
         self._rung = (-inf, 0)
-        #: Sleepers to wake before the step ends, in order, without duplicates.
-        self.waking: dict[Sleeper, None] = {}
-        #: Object -> sleepers that wait for its change; and the reverse mapping.
-        self.watched_by: dict[Key, dict[Sleeper, None]] = {}
-        self._watched: dict[Sleeper, dict[Key, None]] = {}
+        #: Targets to wake before the step ends, in order, without duplicates.
+        self.waking: dict[Wakeable, None] = {}
+        #: Object -> targets that wait for its change; and the reverse mapping.
+        self.watched_by: dict[Key, dict[Wakeable, None]] = {}
+        self._watched: dict[Wakeable, dict[Key, None]] = {}
 
     # -- effects ------------------------------------------------------------------------------------------------------
 
@@ -116,48 +116,48 @@ class Outbox:
 
     # -- end of step ---------------------------------------------------------------------------------------------------
 
-    def soon(self, sleeper: Sleeper) -> None:
-        """Wake a sleeper before the step ends, after the current caller, such as a plugin, has finished."""
-        self.waking[sleeper] = None
+    def at_step_end(self, target: Wakeable) -> None:
+        """Wake a target before the step ends, after the current caller, such as a plugin, has finished."""
+        self.waking[target] = None
 
     def finish(self) -> None:
-        """Wake the sleepers that are due before the step ends."""
+        """Wake the targets that are due before the step ends."""
         while self.waking:
-            soon, self.waking = self.waking, {}
-            for sleeper in soon:
-                sleeper.woken()
+            now, self.waking = self.waking, {}
+            for target in now:
+                target.on_wake()
 
     # -- objects ------------------------------------------------------------------------------------------------------
 
-    def watch(self, key: Key, sleeper: Sleeper) -> None:
-        """Wake a sleeper once, when any object that it watches changes, unless it is passed to `unwatch` first."""
-        self.watched_by.setdefault(key, {})[sleeper] = None
-        self._watched.setdefault(sleeper, {})[key] = None
+    def watch(self, key: Key, target: Wakeable) -> None:
+        """Wake a target once, when any object that it watches changes, unless it is passed to `unwatch` first."""
+        self.watched_by.setdefault(key, {})[target] = None
+        self._watched.setdefault(target, {})[key] = None
 
-    def unwatch(self, sleeper: Sleeper) -> None:
-        """Stop watching all objects of a sleeper."""
-        for key in self._watched.pop(sleeper, ()):
+    def unwatch(self, target: Wakeable) -> None:
+        """Stop watching all objects of a target."""
+        for key in self._watched.pop(target, ()):
             watchers = self.watched_by[key]
-            del watchers[sleeper]
+            del watchers[target]
             if not watchers:
                 del self.watched_by[key]
 
     @property
-    def watchers(self) -> Iterator[tuple[Key, Sleeper]]:
-        """(object key, sleeper) of all waits for objects."""
-        return ((key, sleeper) for key, sleepers in self.watched_by.items() for sleeper in sleepers)
+    def watchers(self) -> Iterator[tuple[Key, Wakeable]]:
+        """(object key, target) of all waits for objects."""
+        return ((key, target) for key, targets in self.watched_by.items() for target in targets)
 
     def changed(self, key: Key) -> None:
-        """Wake the sleepers of a changed object."""
-        for sleeper in tuple(self.watched_by.get(key, ())):
-            self.unwatch(sleeper)
-            self.soon(sleeper)
+        """Wake the targets of a changed object."""
+        for target in tuple(self.watched_by.get(key, ())):
+            self.unwatch(target)
+            self.at_step_end(target)
 
     # -- alarms -------------------------------------------------------------------------------------------------------
 
-    def wake(self, at: float, sleeper: Sleeper) -> Alarm:
-        """Wake a sleeper in the first step at or after this time."""
-        alarm = Alarm(at, sleeper)
+    def wake(self, at: float, target: Wakeable) -> Alarm:
+        """Wake a target in the first step at or after this time."""
+        alarm = Alarm(at, target)
         self._alarm_number += 1
         heapq.heappush(self._alarms, (at, self._alarm_number, alarm))
         if len(self._alarms) > self._cleanup_at:
@@ -168,22 +168,22 @@ class Outbox:
 
     def _drop_cancelled(self) -> None:
         """Most timeouts are cancelled long before their time, such as those of Permit, which may be many minutes."""
-        self._alarms = [entry for entry in self._alarms if entry[2].sleeper is not None]
+        self._alarms = [entry for entry in self._alarms if entry[2].target is not None]
         heapq.heapify(self._alarms)
         self._cleanup_at = max(_MANY_ALARMS, 2 * len(self._alarms))
 
     def ring(self) -> None:
-        """Wake every sleeper that is due; alarms set in the process fire in a later step."""
+        """Wake every target that is due; alarms set in the process fire in a later step."""
         last, later = self._alarm_number, []
         self._announced_wake, self._rung = inf, (self.now, last)
         try:
-            while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].sleeper is None):
+            while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].target is None):
                 at, number, alarm = heapq.heappop(self._alarms)
                 if number > last:
                     later.append((at, number, alarm))
-                elif (sleeper := alarm.sleeper) is not None:
-                    alarm.sleeper = None
-                    sleeper.woken()
+                elif (target := alarm.target) is not None:
+                    alarm.target = None
+                    target.on_wake()
         finally:
             for waiting in later:
                 heapq.heappush(self._alarms, waiting)
@@ -193,7 +193,7 @@ class Outbox:
     @property
     def alarms(self) -> Iterator[Alarm]:
         """Alarms that have not fired, in no particular order."""
-        return (alarm for _, _, alarm in self._alarms if alarm.sleeper is not None)
+        return (alarm for _, _, alarm in self._alarms if alarm.target is not None)
 
     def _announce_wake(self, at: float) -> None:
         self._announced_wake = at
@@ -231,9 +231,9 @@ class Outbox:
     def _problems_of_alarms(self) -> Iterator[str]:
         time, last = self._rung
         for at, number, alarm in self._alarms:
-            if alarm.sleeper is None:
+            if alarm.target is None:
                 continue
             if number <= last and at <= time:
-                yield f"the alarm of {alarm.sleeper} was to ring at {at:.3f}, and did not at {time:.3f}"
+                yield f"the alarm of {alarm.target} was to ring at {at:.3f}, and did not at {time:.3f}"
             if at < self._announced_wake:
-                yield f"the alarm of {alarm.sleeper} rings at {at:.3f}, the driver knows of {self._announced_wake:.3f}"
+                yield f"the alarm of {alarm.target} rings at {at:.3f}, the driver knows of {self._announced_wake:.3f}"

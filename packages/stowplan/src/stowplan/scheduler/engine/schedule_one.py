@@ -1,15 +1,15 @@
 """Schedule one pod, from the queue to its binding cycle. Read it from the top.
 
-    ScheduleOne        pop a pod, prepare its attempt
+    ScheduleOne        pop a pod, prepare its attempt, and drive it through these steps
     schedule_pod       find nodes, score, choose; PostFilter if there is none (the parts: `decision/algorithm.py`)
-    SchedulingCycle    runs that, then: assume, reserve, permit
+    SchedulingCycle    assume, reserve, permit
     BindingCycle       wait on Permit, PreBind, Bind, PostBind; done or failed (`binding_cycle.py`)
     FailureHandler     requeue, nomination, Event, pod condition
 
 Unless an extender or plugin has to be waited for, everything up to the binding cycle happens at once: nothing else
-changes the cluster state between the pod's pop and the end of its scheduling cycle. The decision is a generator:
-`SuspendedCycles.begin` (`suspension/`) runs `SchedulingCycle.find_node` to its end, with waits in between if need be,
-and passes the result to `SchedulingCycle.finish`. Pods of a group are tried together (`groups/`).
+changes the cluster state between the pod's pop and the end of its scheduling cycle. The decision is a generator. One
+that yields, because it has to wait, is handed to `SuspendedCycles` (`suspension/`), which resumes it with what it
+needs, and passes its result back to `SchedulingCycle.finish`. Pods of a group are tried together (`groups/`).
 
 Upstream: pkg/scheduler/schedule_one.go; docs/reference/behaviour.md, The scheduling cycle, Assume, Reserve, Permit,
 bind, and Failures.
@@ -18,7 +18,7 @@ bind, and Failures.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -48,6 +48,7 @@ from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.inputs import Schedule
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
+from stowplan.scheduler.framework.boundary import Ended, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import histogram_text
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan
@@ -174,8 +175,15 @@ class ScheduleOne:
             return
         if logged:
             _log.v(3).info("Attempting to schedule pod", pod=pod)
-        # Finds a node, waits if need be, and finishes the cycle.
-        self._suspended.begin(framework, queued, started=started)
+        if self._suspended.begins(framework, queued, started=started):
+            return
+        steps = self._cycle.find_node(framework, pod)
+        needed = resume(steps, None)
+        if isinstance(needed, Ended):
+            self._cycle.carry_out(framework, queued, needed.value, started=started)
+        else:
+            # From here on it is driven where others wait; for a bug of ours, to its failure.
+            self._suspended.take_over(framework, queued, steps, needed, started=started)
 
 
 # -- find nodes, score, choose ----------------------------------------------------------------------------------------
@@ -278,15 +286,14 @@ class SchedulingCycle:
             return True
         return self._context.state.is_assumed(pod.uid)
 
-    def find_node(self, cycle: SuspendableCycle) -> CycleSteps[Decision]:
+    def find_node(self, framework: Framework, pod: PodInfo, held: set[str] | None = None) -> CycleSteps[Decision]:
         """Find nodes, score and choose, or find pods to evict; yields what has to be waited for."""
-        if cycle.framework.metrics is not None:
-            cycle.framework.metrics.begin_cycle()
-        return schedule_pod(self._algorithm, cycle.framework, cycle.members[0].pod, held=cycle.held)
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
+        return schedule_pod(self._algorithm, framework, pod, held=held)
 
-    def finish(self, cycle: SuspendableCycle, decision: Decision) -> None:
+    def carry_out(self, framework: Framework, queued: QueuedPod, decision: Decision, *, started: float) -> None:
         """Record the decision and assume the pod, within the step that decided: the next one may see other nodes."""
-        framework, (queued,), started = cycle.framework, cycle.members, cycle.started
         self.record(framework, queued, decision, started=started)
         outcome: Attempt | Failure
         if decision.node_name:
@@ -294,6 +301,10 @@ class SchedulingCycle:
         else:
             outcome = failure_from_decision(decision)
         self.handle_outcome(framework, queued, outcome, started=started)
+
+    def finish(self, cycle: SuspendableCycle, decision: Decision) -> None:
+        """A cycle that has waited was decided."""
+        self.carry_out(cycle.framework, cycle.queued, decision, started=cycle.started)
 
     def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
         """The decision ended with an unexpected exception, such as a bug of ours; only this attempt fails."""
@@ -336,15 +347,13 @@ class SchedulingCycle:
         except ValueError as e:
             _log.error(e, "Scheduler cache AssumePod failed", pod=attempt.pod)
             return Failure(status=error(e))
-        if reservation is None:
-            attempt.skip_to_bind = True
-        else:
-            for problem in reservation.problems:
-                self._context.reporter.report(problem)
-            if reservation.failed is not None:
-                return failure_of(reservation.failed)
-            if reservation.permit_timeouts:
-                self._wait_on_permit(attempt, reservation.permit_timeouts)
+        attempt.skip_to_bind = reservation is STRAIGHT_TO_BIND
+        for problem in reservation.problems:
+            self._context.reporter.report(problem)
+        if reservation.failed is not None:
+            return failure_of(reservation.failed)
+        if reservation.permit_timeouts:
+            self._wait_on_permit(attempt, reservation.permit_timeouts)
         if pods := attempt.state.take_pods_to_activate():
             self._context.queue.activate(pods)
         return attempt
@@ -368,7 +377,7 @@ class SchedulingCycle:
         self._failures.handle(framework, queued, outcome, started=started)
 
 
-class Reservation(PlainStruct, eq=False):
+class Reservation(PlainStruct, frozen=True, eq=False):
     """The result of Reserve and Permit for a pod on a node."""
 
     #: Why the pod cannot use the node: a rejection or an error. Everything was unreserved.
@@ -378,17 +387,16 @@ class Reservation(PlainStruct, eq=False):
     #: Permit plugins that make the pod wait -> timeout in seconds.
     permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
     #: Failures of Unreserve.
-    problems: list[str] = msgspec.field(default_factory=list)
+    problems: Sequence[str] = ()
 
 
-def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation | None:
-    """Assume the pod on the node and run Reserve and Permit.
+#: The pod has the node, and its binding cycle can begin with Bind: no Reserve, Permit or PreBind plugin has anything to
+#: do for it, and there are no metrics for their calls.
+STRAIGHT_TO_BIND = Reservation()
 
-    None: the pod has the node, and its binding cycle can begin with Bind. No Reserve, Permit or PreBind plugin has
-    anything to do for it, and there are no metrics for their calls.
 
-    Raises ValueError if the pod is already on a node.
-    """
+def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation:
+    """Assume the pod on the node and run Reserve and Permit. Raises ValueError if the pod is already on a node."""
     cluster = framework.handle.cluster
     if framework.assuming and (failed := run_assumed(framework, state, pod, node_name)) is not None:
         return Reservation(failed=failed)
@@ -396,20 +404,18 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
     if framework.metrics is None and not framework.permit:
         applicable = framework.applicable_plugins(pod.shape)
         if not applicable.reserve and not applicable.pre_bind:
-            return None
-    result = Reservation()
-    result.failed = run_reserve(framework, state, pod, node_name, problems=result.problems)
-    if result.failed is None:
-        answer, result.permit_timeouts = run_permit(framework, state, pod, node_name)
-        if answer is not None and answer.code == Code.Wait:
-            result.wait = answer
-        elif answer is not None:
-            result.failed = answer
-            result.problems += run_unreserve(framework, state, pod, node_name)
-    if result.failed is not None:
-        # Last: plugins unreserve while the pod is still on its node.
-        cluster.forget(pod)
-    return result
+            return STRAIGHT_TO_BIND
+    problems: list[str] = []
+    failed = run_reserve(framework, state, pod, node_name, problems=problems)
+    if failed is None:
+        answer, timeouts = run_permit(framework, state, pod, node_name)
+        if answer is None or answer.code == Code.Wait:
+            return Reservation(wait=answer, permit_timeouts=timeouts, problems=problems)
+        failed = answer
+        problems += run_unreserve(framework, state, pod, node_name)
+    # Last: plugins unreserve while the pod is still on its node.
+    cluster.forget(pod)
+    return Reservation(failed=failed, problems=problems)
 
 
 # -- failed -----------------------------------------------------------------------------------------------------------

@@ -101,7 +101,7 @@ class PendingStatus:
             listener.status_written(failed)
         return bool(self.listeners)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """The note was dropped."""
         self.end()
 
@@ -173,7 +173,7 @@ class PodWrites:
     def answered(self, number: int, outcome: Outcome) -> None:
         self.owner.answered(self, outcome)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """The delay before the retry is over."""
         self.owner.rested(self)
 
@@ -321,7 +321,7 @@ class PodStatuses:
         if writes.stage is not PatchStage.UNDER_WAY:
             self._leave(writes)
         if note is not None and note.listeners:
-            self._outbox.soon(note)
+            self._outbox.at_step_end(note)
 
     @staticmethod
     def _give_up(writes: PodWrites) -> None:
@@ -363,9 +363,9 @@ class PodStatuses:
         """Start at the end of the step, so that further changes of a pod in this step go into the same patch."""
         if not self._begins and self._can_begin:
             self._begins = True
-            self._outbox.soon(self)
+            self._outbox.at_step_end(self)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """Start as many patches as allowed."""
         self._begins = False
         while self._can_begin:
@@ -528,7 +528,7 @@ class PodStatuses:
 
     def _problems_of_the_outbox(self) -> Iterator[str]:
         awaited = self._outbox.awaited
-        waiters = [*awaited.values(), *(alarm.sleeper for alarm in self._outbox.alarms)]
+        waiters = [*awaited.values(), *(alarm.target for alarm in self._outbox.alarms)]
         for waiter in waiters:
             if isinstance(waiter, PodWrites) and self._known.get(waiter.uid) is not waiter:
                 yield f"{waiter.key} waits and is not known"

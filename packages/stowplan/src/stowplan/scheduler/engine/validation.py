@@ -27,7 +27,7 @@ from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
-from stowplan.scheduler.engine.outbox import Sleeper
+from stowplan.scheduler.engine.outbox import Wakeable
 from stowplan.scheduler.engine.statuses import PodStatuses, PodWrites
 from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest, SuspendableCycle
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
@@ -54,7 +54,7 @@ class Validation:
         bindings: BindingCycles,
         evictions: Evictions,
         profiles: Container[str],
-        queue_timer: Sleeper,
+        queue_timer: Wakeable,
     ) -> None:
         self._context = context
         self._statuses = statuses
@@ -157,7 +157,7 @@ class Validation:
             if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | WorkSlices):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
-            sleeper = alarm.sleeper
+            target = alarm.target
             known = (
                 PodWrites
                 | GroupPatch
@@ -167,8 +167,8 @@ class Validation:
                 | SuspendableCycle
                 | type(self._queue_timer)
             )
-            if not isinstance(sleeper, known):
-                yield f"the alarm at {alarm.at:.3f} wakes {sleeper}, which is no part's"
+            if not isinstance(target, known):
+                yield f"the alarm at {alarm.at:.3f} wakes {target}, which is no part's"
 
 
 def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:

@@ -10,9 +10,15 @@ changed since.
     preempt     which preemption candidates remain, and their victims
     bind        write the binding, in place of the Bind plugins
 
-Parsing raises for an invalid answer. If a question fails or times out, the attempt fails with that error, unless the
-extender is ignorable. A failed prioritize never fails the attempt. A failed preempt leaves the pod rejected, as the
-filters had it, with the error in its message.
+Parsing raises for an invalid answer. What follows if a question fails, is answered in an invalid way, or times out (the
+driver's limit; the engine has none):
+
+                its nodes or pods, if ignorable   otherwise
+    filter      stay as they were                 the attempt fails with the error, without PostFilter: SchedulerError
+    (of a pod's nominated node alone)             all nodes are searched, and the extenders called again
+    prioritize  get no points                     likewise
+    preempt     stay candidates                   the pod stays rejected by the filters, with the error in its message
+    bind        the next binder binds             the binding fails with the error; the pod backs off
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Extender), pkg/scheduler/extender.go.
 """

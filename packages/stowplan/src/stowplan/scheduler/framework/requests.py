@@ -156,16 +156,13 @@ class Done(msgspec.Struct, frozen=True, tag=True):
 
 
 class Refused(msgspec.Struct, frozen=True, tag=True):
-    """The request was not carried out: the API server refused it, or was unreachable.
-
-    Also for every `Ask` that failed, even one that timed out after the extender had it.
-    """
+    """The request was not carried out: the API server, or an extender, refused it or was unreachable."""
 
     error: Exception
 
 
 class Unknown(msgspec.Struct, frozen=True, tag=True):
-    """The request may or may not have been carried out: the response was lost or unreadable."""
+    """The request may or may not have been carried out: the response was lost, late or unreadable."""
 
     error: Exception
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from contextlib import suppress
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,10 +16,10 @@ from stowplan.kube.api.meta import ObjectMeta, ObjectReference
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease, Pod
 from stowplan.kube.timing.times import settle
-from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.net.client.client_errors import NoResponse, OutcomeUnknown
 from stowplan.net.client.events.event_series import EventKey
 from stowplan.scheduler.engine.effects import Cancel, Effect, EmitEvent, RunPlugin, Wake, Withdraw
-from stowplan.scheduler.framework.requests import Bind, Create, Delete, Done, Patch, Read, Refused, Unknown, Update
+from stowplan.scheduler.framework.requests import Ask, Bind, Create, Delete, Done, Patch, Read, Refused, Unknown, Update
 from stowplan.scheduler.framework.status import Code, Status
 
 LEASE = Lease(metadata=ObjectMeta(name="l", namespace="blue"))
@@ -204,6 +205,24 @@ async def test_the_outcome_of_a_cancelled_request_is_unknown(world):
     ((answered, outcome),) = world.answers
     assert (answered, type(outcome)) == (number, Unknown)
     assert str(outcome.error) == "a plugin gave up: what it waited for was cancelled"
+
+
+@pytest.mark.parametrize(
+    ("failure", "outcome"),
+    [
+        (NoResponse("connection refused", sent=False), Refused),
+        (NoResponse("the answer was not complete within the time limit", sent=True), Unknown),
+        (ValueError("it says no"), Refused),
+    ],
+)
+async def test_an_extender_that_may_have_done_it_is_told_from_one_that_has_not(world, failure, outcome):
+    async def ask(verb, question):
+        raise failure
+
+    effects = Effects(
+        world.api, world, broadcaster=world, hostname="h", extender_clients={"e": SimpleNamespace(ask=ask)}
+    )
+    assert await effects.ask_extender(Ask(who="e", verb="bind", question={})) == outcome(failure)
 
 
 async def test_events_are_recorded(world):

@@ -228,7 +228,7 @@ def test_an_object_that_fails_does_not_block_others(caplog):
 @pytest.mark.parametrize("step", ["comes", "changes", "goes"])
 def test_waiters_for_an_object_are_woken_after_the_state_is_updated(step):
     class Sleeper:
-        def woken(self):
+        def on_wake(self):
             seen.append(sorted(room.state.table.row_of))
 
     room, seen = HandlersHarness(), []

@@ -26,7 +26,7 @@ class Waiter:
     def answered(self, number, outcome):
         self.heard.append((number, outcome))
 
-    def woken(self):
+    def on_wake(self):
         self.heard.append(self.name)
         if self.then is not None:
             self.then()
@@ -115,8 +115,8 @@ def test_a_finished_effect_is_neither_cancelled_nor_withdrawn(outbox, over):
 def test_soon_wakes_in_order_before_the_step_ends(outbox):
     heard = []
     a, b = Waiter("a", heard), Waiter("b", heard)
-    outbox.soon(a)
-    outbox.soon(b)
+    outbox.at_step_end(a)
+    outbox.at_step_end(b)
     assert heard == []
     outbox.finish()
     assert heard == ["a", "b"]

@@ -321,7 +321,7 @@ class Machine(RuleBasedStateMachine):
             self.claims[name].drop(wished)
         self._answer(number, error)
         if not self._informed(name).spec.node_name:
-            assert (name in [alarm.sleeper.name for alarm in self.effects.outbox.alarms]) == (not ends)
+            assert (name in [alarm.target.name for alarm in self.effects.outbox.alarms]) == (not ends)
 
     def _give_up(self, name):
         """A request in progress is not retried."""

@@ -133,7 +133,7 @@ class Preemption(PlainStruct, eq=False, kw_only=True):
     def status_written(self, failed: Exception | None) -> None:
         self.owner.nomination_written(self, failed)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         self.owner.go_on(self)
 
     def pod_left(self, uid: str) -> None:
@@ -167,7 +167,7 @@ class Eviction(PlainStruct, eq=False):
     def status_written(self, failed: Exception | None) -> None:
         self.owner.condition_written(self, failed)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         self.owner.announced(self)
 
     def answered(self, number: int, outcome: Outcome, /) -> None:

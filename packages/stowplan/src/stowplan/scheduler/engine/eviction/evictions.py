@@ -87,7 +87,7 @@ class Evictions:
         self._preemptions[preemptor.uid] = preemption
         self._plans[preemption] = None
         # The pod must be back in the queue before it can be activated.
-        self._outbox.soon(preemption)
+        self._outbox.at_step_end(preemption)
         verbose = _log.v(2)
         if verbose.enabled:
             verbose.info(
@@ -204,7 +204,7 @@ class Evictions:
             self._context.reporter.report(
                 f"Preemption {preemption.purpose}: cannot clear nominatedNodeName of pod {info.key}: {failed}"
             )
-        self._outbox.soon(preemption)
+        self._outbox.at_step_end(preemption)
 
     def _evict_others(self, preemption: Preemption) -> None:
         preemption.stage = PlanStage.OTHERS
@@ -353,8 +353,8 @@ class Evictions:
             if preemption.running and preemption not in self._plans:
                 yield f"{preemption}: {preemption.stage.value}, but not among the plans"
         for alarm in self._outbox.alarms:
-            if isinstance(alarm.sleeper, Preemption) and alarm.sleeper.alarm is not alarm:
-                yield f"{alarm.sleeper}: {alarm.sleeper.stage.value}, but is woken at {alarm.at:.3f}"
+            if isinstance(alarm.target, Preemption) and alarm.target.alarm is not alarm:
+                yield f"{alarm.target}: {alarm.target.stage.value}, but is woken at {alarm.at:.3f}"
 
     def _problems_of_plan(self, preemption: Preemption) -> Iterator[str]:
         stage, name = preemption.stage, str(preemption)
@@ -365,7 +365,7 @@ class Evictions:
         if (stage in (PlanStage.OTHERS, PlanStage.LAST)) != bool(preemption.unfinished):
             yield f"{name}: {stage.value} with {preemption.unfinished} evictions"
         alarm = preemption.alarm
-        if (stage is PlanStage.DELAYED) != (alarm is not None and alarm.sleeper is preemption):
+        if (stage is PlanStage.DELAYED) != (alarm is not None and alarm.target is preemption):
             yield f"{name}: {stage.value}, but its alarm is {'not ' if alarm is None else ''}set"
 
     def _problems_of_leaving(self) -> Iterator[str]:

@@ -72,9 +72,9 @@ class VictimEvictions:
 
     def enqueue(self, preemption: Preemption, victims: Iterable[PodInfo]) -> None:
         self._waiting.extend(Eviction(self, preemption, victim) for victim in victims)
-        self._outbox.soon(self)
+        self._outbox.at_step_end(self)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """Start the next evictions in line."""
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             eviction = self._waiting.popleft()
@@ -99,7 +99,7 @@ class VictimEvictions:
         self._metrics.eviction_ended(preemption.plugin)
         self._plans.eviction_over(preemption, eviction.victim, result)
         if self._waiting:
-            self._outbox.soon(self)
+            self._outbox.at_step_end(self)
 
     # -- evicting a pod ------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class VictimEvictions:
 
     def condition_written(self, eviction: Eviction, failed: Exception | None) -> None:
         eviction.failed = failed
-        self._outbox.soon(eviction)
+        self._outbox.at_step_end(eviction)
 
     def announced(self, eviction: Eviction) -> None:
         """The victim's status was written, or writing it failed."""

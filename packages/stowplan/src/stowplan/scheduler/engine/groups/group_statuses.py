@@ -44,7 +44,7 @@ class GroupPatch:
     def answered(self, number: int, outcome: Outcome) -> None:
         self.owner.answered(self, outcome)
 
-    def woken(self) -> None:
+    def on_wake(self) -> None:
         """The delay before the retry is over."""
         self.owner.send(self)
 

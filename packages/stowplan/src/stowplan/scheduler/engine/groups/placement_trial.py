@@ -157,14 +157,12 @@ class PlacementTrial:
             return tried
         placed = _PlacedPod(tried, PodInfo(queued.pod.pod, queued.pod.shape), state, state.clone())
         reservation = reserve(self._framework, state, placed.info, host)
-        if reservation is not None:
-            for problem in reservation.problems:
-                self._reporter.report(problem)
-            if reservation.failed is not None:
-                tried.failed = failure_of(reservation.failed)
-                return tried
-            tried.wait = reservation.wait
-        tried.host = host
+        for problem in reservation.problems:
+            self._reporter.report(problem)
+        if reservation.failed is not None:
+            tried.failed = failure_of(reservation.failed)
+            return tried
+        tried.host, tried.wait = host, reservation.wait
         self._placed.append(placed)
         return tried
 
@@ -241,8 +239,6 @@ class PlacementTrial:
 
     def _reserve_again(self, placed: _PlacedPod, state: CycleState) -> None:
         reservation = reserve(self._framework, state, placed.info, placed.tried.host)
-        if reservation is None:
-            return
         for problem in reservation.problems:
             self._reporter.report(problem)
         if reservation.failed is not None:

@@ -33,7 +33,7 @@ _NO_STATUS = PodStatus()
 class Stage(Enum):
     LINED_UP = "lined up"
     RUNNING = "running"
-    ASKING = "asking"
+    REQUESTING = "requesting"
     ASLEEP = "asleep"
     PORTIONS = "portions"
     RESTARTING = "restarting"
@@ -95,8 +95,8 @@ class SuspendableCycle(PlainStruct, eq=False):
     asleep_since: float = 0.0
     #: Times the plugin calls of a sampled cycle, also after a wait.
     sample: PluginTimes | None = None
-    #: The extenders that it may call, once it is its turn.
-    asks: tuple[str, ...] = ()
+    #: The extenders that it has a slot of, so that it may call them.
+    slots: tuple[str, ...] = ()
     #: Its place in the line for these; 0 if it is in none.
     turn: int = 0
     #: Nodes that were reserved for the pod while it waited; None: no reservations.
@@ -121,8 +121,8 @@ class SuspendableCycle(PlainStruct, eq=False):
             return f"trial of pod group {self.group}"
         return f"suspended cycle of pod {self.queued.key} ({self.uid})"
 
-    def woken(self) -> None:
-        self.owner.woken(self)
+    def on_wake(self) -> None:
+        self.owner.on_wake(self)
 
     # -- waits --------------------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class SuspendableCycle(PlainStruct, eq=False):
             for key in sorted(needed.keys):
                 self._outbox.watch(key, self)
             return False
-        self.stage = Stage.ASKING
+        self.stage = Stage.REQUESTING
         self.needs = tuple(AwaitedRequest(self) for _ in needed)
         for need, action in zip(self.needs, needed, strict=True):
             need.number = self._outbox.ask(action, need)
@@ -176,14 +176,14 @@ class SuspendableCycle(PlainStruct, eq=False):
         waited = [need for need in self.needs if need.outcome is None]
         if any(self._outbox.awaited.get(need.number) is not need for need in waited):
             yield f"{self}: an effect has another waiter"
-        if (self.stage is Stage.ASKING) is not bool(waited):
+        if (self.stage is Stage.REQUESTING) is not bool(waited):
             yield f"{self}: is {self.stage.value}, and waits for {len(waited)} answers"
         if self.stage is Stage.ASLEEP and not self._is_woken_by_something():
             yield f"{self}: nothing wakes it"
 
     def _is_woken_by_something(self) -> bool:
         outbox = self._outbox
-        return any(alarm.sleeper is self for alarm in outbox.alarms) or any(one is self for _, one in outbox.watchers)
+        return any(alarm.target is self for alarm in outbox.alarms) or any(one is self for _, one in outbox.watchers)
 
 
 def has_same_requirements(old: PodInfo, new: PodInfo | None) -> bool:

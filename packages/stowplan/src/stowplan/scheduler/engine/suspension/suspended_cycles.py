@@ -1,6 +1,7 @@
-"""Scheduling cycles of pods and groups, and those suspended for an extender, a PostFilter plugin, or long work.
+"""Scheduling cycles that are suspended, for an extender, a PostFilter plugin, or long work.
 
-There is one record per entity of the queue: a pod, or a pod group with its members. It owns the cycle's steps and
+A pod's cycle that never waits does not get here; `schedule_one` drives it. There is one record per entity of the queue
+that waits, or may: a pod, or a pod group with its members. It owns the cycle's steps and
 resumes them once all awaited answers have arrived. The pods stay in flight, so the queue records events for them;
 nothing is assumed for them, and no transaction is open.
 
@@ -10,7 +11,7 @@ the most important first; a pod that needs another extender, or none, does not w
 others in either case: it is decided on one state of the cluster.
 
     lined up   an extender that is interested in the pod has enough cycles; this one has not begun
-    asking     requests are in progress
+    requesting requests are in progress
     asleep     a PostFilter plugin waits for a time, or for objects to change
     portions   a plugin has more work to do, and continues after other pods had their turns (`work_slices`)
     restarting the cycle was aborted, and restarts before the step ends
@@ -66,10 +67,7 @@ _log = get_logger(__name__)
 
 
 class SuspendedCycles:
-    """Runs the scheduling cycles of all single pods, and the trials of groups that may wait; keeps those that wait.
-
-    Most cycles end within `begin`, and are never kept.
-    """
+    """Drives the scheduling cycles of single pods that wait, and the trials of groups; keeps those that wait."""
 
     def __init__(self, context: EngineContext, *, handler: SchedulingCycle, overlaps: bool = False) -> None:
         """`handler` is that of single pods."""
@@ -79,7 +77,7 @@ class SuspendedCycles:
         self._handler = handler
         self._overlaps = overlaps
         #: Extender -> number of cycles that may call it.
-        self._asking: Counter[str] = Counter()
+        self._slots: Counter[str] = Counter()
         #: Extenders -> cycles in line to call them: urgency, turn, cycle.
         self._lines: dict[tuple[str, ...], list[tuple[int, int, SuspendableCycle]]] = {}
         self._turns = count(1)
@@ -103,13 +101,30 @@ class SuspendedCycles:
         """Whether no pod may be tried until an extender has answered."""
         return bool(self._blocking)
 
-    def begin(self, framework: Framework, queued: QueuedPod, *, started: float) -> None:
-        """Run a popped pod's scheduling cycle until it ends or waits."""
+    def begins(self, framework: Framework, queued: QueuedPod, *, started: float) -> bool:
+        """Begin a popped pod's cycle here if it may have to wait before it starts, or holds nodes while it waits."""
+        equal = bool(self.work_slices.queues) and self.work_slices.has_equal(framework, queued)
+        if not equal and not (self._overlaps and framework.suspends):
+            return False
         cycle = SuspendableCycle(self, self._handler, framework, (queued,), started)
-        if self.work_slices.queues and self.work_slices.has_equal(framework, queued):
+        if equal:
             self._work_later(cycle)
         else:
             self._start(cycle)
+        return True
+
+    def take_over(
+        self,
+        framework: Framework,
+        queued: QueuedPod,
+        steps: CycleSteps[Any],
+        needed: Needs | Raised,
+        *,
+        started: float,
+    ) -> None:
+        """Keep a pod's cycle, which has begun elsewhere, until it has what it needs."""
+        cycle = SuspendableCycle(self, self._handler, framework, (queued,), started, steps=steps)
+        self._settle(cycle, needed)
 
     def begin_group(
         self,
@@ -128,10 +143,10 @@ class SuspendedCycles:
         """Start a single pod's cycle; with overlapping cycles, when it is its turn."""
         framework = cycle.framework
         if self._overlaps and framework.suspends:
-            if not self._may_ask(cycle):
+            if not self._gets_slots(cycle):
                 return
             cycle.held = set()
-        cycle.steps = self._handler.find_node(cycle)
+        cycle.steps = self._handler.find_node(framework, cycle.queued.pod, cycle.held)
         self._go_on(cycle, None)
 
     def _go_on(self, cycle: SuspendableCycle, outcomes: tuple[Outcome, ...] | None) -> None:
@@ -142,12 +157,15 @@ class SuspendedCycles:
             if cycle.framework.metrics is not None:
                 cycle.framework.metrics.sample = cycle.sample
         assert cycle.steps is not None, "it has begun"
-        needed = resume(cycle.steps, outcomes)
+        self._settle(cycle, resume(cycle.steps, outcomes))
+
+    def _settle(self, cycle: SuspendableCycle, needed: Needs | Ended | Raised) -> None:
+        """Let a cycle wait, or end it."""
         end = needed if isinstance(needed, Ended) else self._wait(cycle, needed)
         if end is None:
             return
         # Before its result is handled: that may try, wake or requeue pods, which must find nothing of it here.
-        if self.under_way or cycle.asks:
+        if self.under_way or cycle.slots:
             self._over(cycle)
         if isinstance(end, Ended):
             cycle.handler.finish(cycle, end.value)
@@ -159,8 +177,8 @@ class SuspendedCycles:
 
     def _over(self, cycle: SuspendableCycle) -> None:
         cycle.stage = Stage.OVER
-        if cycle.asks:
-            self._give_way(cycle)
+        if cycle.slots:
+            self._release_slots(cycle)
         if not self.under_way:
             return
         for queued in cycle.members:
@@ -179,48 +197,48 @@ class SuspendedCycles:
 
     # -- line ----------------------------------------------------------------------------------------------------------
 
-    def _may_ask(self, cycle: SuspendableCycle) -> bool:
-        """Whether the interested extenders have a free slot; if not, the cycle waits in line."""
-        if cycle.asks:
+    def _gets_slots(self, cycle: SuspendableCycle) -> bool:
+        """Take a slot of each interested extender; without a free one, the cycle waits in line."""
+        if cycle.slots:
             return True
         pod = cycle.queued.pod
-        asks = tuple(
+        names = tuple(
             extender.name
             for extender in cycle.framework.handle.extenders()
             if (extender.filters or extender.prioritizes or extender.preempts) and _is_interested(extender, pod)
         )
-        line = self._lines.get(asks)
-        if line or not self._has_room(asks):
+        line = self._lines.get(names)
+        if line or not self._has_slots(names):
             cycle.stage, cycle.turn = Stage.LINED_UP, next(self._turns)
             self._keep(cycle)
-            heappush(self._lines.setdefault(asks, []), (-pod.priority, cycle.turn, cycle))
+            heappush(self._lines.setdefault(names, []), (-pod.priority, cycle.turn, cycle))
             return False
-        self._let_ask(cycle, asks)
+        self._give_slots(cycle, names)
         return True
 
-    def _has_room(self, asks: tuple[str, ...]) -> bool:
-        return all(self._asking[name] < MAX_CYCLES for name in asks)
+    def _has_slots(self, names: tuple[str, ...]) -> bool:
+        return all(self._slots[name] < MAX_CYCLES for name in names)
 
-    def _let_ask(self, cycle: SuspendableCycle, asks: tuple[str, ...]) -> None:
-        cycle.asks, cycle.turn = asks, 0
-        self._asking.update(asks)
+    def _give_slots(self, cycle: SuspendableCycle, names: tuple[str, ...]) -> None:
+        cycle.slots, cycle.turn = names, 0
+        self._slots.update(names)
 
-    def _give_way(self, cycle: SuspendableCycle) -> None:
+    def _release_slots(self, cycle: SuspendableCycle) -> None:
         """Release the cycle's extender slots, so that the next cycle in line begins before the step ends."""
         cycle.turn = 0
-        if not cycle.asks:
+        if not cycle.slots:
             return
-        self._asking.subtract(cycle.asks)
-        cycle.asks = ()
-        for asks, line in tuple(self._lines.items()):
-            while line and self._has_room(asks):
+        self._slots.subtract(cycle.slots)
+        cycle.slots = ()
+        for names, line in tuple(self._lines.items()):
+            while line and self._has_slots(names):
                 _, turn, following = heappop(line)
                 if following.turn == turn:
-                    self._let_ask(following, asks)
+                    self._give_slots(following, names)
                     following.stage = Stage.RESTARTING
-                    self.outbox.soon(following)
+                    self.outbox.at_step_end(following)
             if not line:
-                del self._lines[asks]
+                del self._lines[names]
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -255,7 +273,7 @@ class SuspendedCycles:
         if (outcomes := cycle.take_outcomes()) is not None:
             self._go_on(cycle, outcomes)
 
-    def woken(self, cycle: SuspendableCycle) -> None:
+    def on_wake(self, cycle: SuspendableCycle) -> None:
         if cycle.stage is Stage.ASLEEP:
             self._go_on(cycle, cycle.end_sleep())
         elif cycle.stage is Stage.RESTARTING:
@@ -298,7 +316,7 @@ class SuspendedCycles:
         self.work_slices.leave(cycle)
         steps, cycle.steps = cycle.steps, None
         # Other extenders may be interested in the changed pod.
-        self._give_way(cycle)
+        self._release_slots(cycle)
         if steps is None:
             return
         # Closing runs the steps' `finally` blocks, which release the room that is reserved for the pod. Only then may
@@ -327,14 +345,14 @@ class SuspendedCycles:
             self._give_back(cycle, PROFILE_SWAPPED)
         else:
             cycle.stage = Stage.RESTARTING
-            self.outbox.soon(cycle)
+            self.outbox.at_step_end(cycle)
 
     def _restart(self, cycle: SuspendableCycle) -> None:
         newest = self._state.pending.by_uid(cycle.uid)
         del self.under_way[cycle.uid]
         if newest is None or self._handler.skip_pod_schedule(cycle.framework, newest):
             cycle.stage = Stage.OVER
-            self._give_way(cycle)
+            self._release_slots(cycle)
             self._context.queue.done(cycle.uid)
             return
         cycle.queued.pod = newest
@@ -427,14 +445,14 @@ class SuspendedCycles:
             yield f"{cycle}: plugins were switched off or on"
         if (cycle.stage is Stage.PORTIONS) is not (cycle in self.work_slices):
             yield f"{cycle}: {cycle.stage.value}, but its work is {'' if cycle in self.work_slices else 'not '}queued"
-        if cycle.stage not in (Stage.ASKING, Stage.ASLEEP, Stage.LINED_UP, Stage.PORTIONS):
+        if cycle.stage not in (Stage.REQUESTING, Stage.ASLEEP, Stage.LINED_UP, Stage.PORTIONS):
             yield f"{cycle}: is {cycle.stage.value} between steps"
         yield from cycle.problems()
 
     def _problems_of_turns(self) -> Iterator[str]:
-        asking = Counter(name for cycle in self.cycles for name in cycle.asks)
-        if +self._asking != asking:
-            yield f"cycles that may ask: {dict(+self._asking)} are counted, {dict(asking)} are under way"
+        taken = Counter(name for cycle in self.cycles for name in cycle.slots)
+        if +self._slots != taken:
+            yield f"slots: {dict(+self._slots)} are counted, {dict(taken)} are held"
         in_line = {cycle for line in self._lines.values() for _, turn, cycle in line if turn == cycle.turn}
         for cycle in self.cycles:
             if (cycle.stage is Stage.LINED_UP) is not (cycle in in_line):
@@ -444,9 +462,9 @@ class SuspendedCycles:
         for cycle in in_line | self._blocking:
             if self.under_way.get(cycle.uid) is not cycle:
                 yield f"{cycle}: waits, but is not under way"
-        for asks, line in self._lines.items():
-            if self._has_room(asks) and any(turn == cycle.turn for _, turn, cycle in line):
-                yield f"cycles wait for their turn to ask {', '.join(asks)}, which have room"
+        for names, line in self._lines.items():
+            if self._has_slots(names) and any(turn == cycle.turn for _, turn, cycle in line):
+                yield f"cycles wait for slots of {', '.join(names)}, which are free"
 
 
 def _is_interested(extender: Extender, pod: PodInfo) -> bool:
