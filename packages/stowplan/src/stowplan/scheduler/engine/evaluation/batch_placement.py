@@ -136,7 +136,8 @@ class BatchPlacement:
         self._rows: Rows = np.flatnonzero(start.open)
         #: Scores that change with the set of feasible nodes.
         self._relative = [score for score in scores if score.plugin.normalizes and not self._is_steady(score)]
-        worth = np.zeros(len(self._rows), np.int64)
+        sums = start.scored.sums
+        worth = np.zeros(len(self._rows), np.int64) if sums is None else sums.values.take(self._rows)
         for score in self._by_sums:
             worth += score.weighted.take(self._rows)
         #: Scores that depend on pods on other nodes.
@@ -260,7 +261,10 @@ class BatchPlacement:
                 return False
             if answer is not None:
                 refused |= answer.mask
-        worth = np.zeros(len(nodes), np.int64)
+        sums = start.scored.sums
+        worth = np.zeros(len(nodes), np.int64) if sums is None else sums.ask(start.state, start.pod, nodes)
+        if isinstance(worth, Status):
+            return False
         for score in self._by_sums:
             raw = start.framework.run_score(score.plugin, start.state, start.pod, nodes)
             if not isinstance(raw, Status):

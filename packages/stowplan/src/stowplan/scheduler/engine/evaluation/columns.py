@@ -70,10 +70,10 @@ _NO_PLUGINS: frozenset[str] = frozenset()
 
 
 class Column(PlainStruct, eq=False, weakref=True):
-    """What one plugin says of every row."""
+    """What one plugin says of every row, or several plugins together."""
 
     framework: Framework
-    plugin: Any
+    plugins: tuple[Any, ...]
     #: Whether a row changes with the pods of its node.
     by_rows: bool
     #: For others read-only, and valid until the next refresh.
@@ -81,7 +81,7 @@ class Column(PlainStruct, eq=False, weakref=True):
     #: What the values are valid for; −1: there are none.
     generation: int = -1
     position: int = -1
-    #: Incremented when a value changed.
+    #: Incremented when a value changed, or may have.
     version: int = 0
     #: For shared columns.
     states: RowStates | None = None
@@ -92,6 +92,11 @@ class Column(PlainStruct, eq=False, weakref=True):
     patched: bool = False
     #: State of a row -> its value.
     known: dict[Any, Any] = field(default_factory=dict)
+
+    @property
+    def plugin(self) -> Any:
+        """The only plugin."""
+        return self.plugins[0]
 
     def ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Values | Status:
         raise NotImplementedError
@@ -116,12 +121,16 @@ class Column(PlainStruct, eq=False, weakref=True):
         if self.generation != generation:
             self.known.clear()
             self.version += 1
-        elif values is not self.values and not (values == self.values).all():
+        elif values is not self.values and self.differs(values):
             # The same array is a shortcut only because what plugins of others return is copied where it comes in
             # (`framework/runtime/answers.py`).
             self.version += 1
         self.values, self.patched = values, False
         self.generation, self.position = generation, cluster.changes.position
+
+    def differs(self, values: Values) -> bool:
+        """Whether the values are others than before; True if not knowing that is cheaper."""
+        return True
 
     def refresh(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Update the rows whose pods changed; a Status is an error."""
@@ -183,7 +192,8 @@ class Column(PlainStruct, eq=False, weakref=True):
             rows, keys if self.alike else zip(rows, keys, strict=True), self.values, strict=True
         ):
             if self.known.get(key, value) != value:
-                yield f"{self.plugin.name} says {value} of row {row}, and {self.known[key]} of rows in its state"
+                names = ", ".join(plugin.name for plugin in self.plugins)
+                yield f"{names}: {value} of row {row}, and {self.known[key]} of rows in its state"
 
 
 class FilterColumn(Column):
@@ -207,12 +217,39 @@ class FilterColumn(Column):
             self.rejections = answer
         return values
 
+    def differs(self, values: Values) -> bool:
+        return bool(np.count_nonzero(values != self.values))
+
 
 class ScoreColumn(Column):
     """The raw scores of a Score plugin."""
 
     def ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Values | Status:
         return self.framework.run_score(self.plugin, state, pod, nodes)
+
+
+class SumColumn(Column):
+    """The weighted sum of the raw scores of plugins that read nothing but the sums of a node's pods."""
+
+    #: Each plugin's part, as long as no row was `patched`.
+    parts: dict[str, Values] = field(default_factory=dict)
+
+    def ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Values | Status:
+        raws = []
+        for plugin in self.plugins:
+            raw = self.framework.run_score(plugin, state, pod, nodes)
+            if isinstance(raw, Status):
+                return raw
+            raws.append(raw)
+        return self.weighted(raws, nodes)
+
+    def weighted(self, raws: Sequence[Values], nodes: Nodes) -> Values:
+        """The weighted sum of what the plugins return for nodes."""
+        weights = self.framework.weights
+        parts = {one.name: raw * weights.get(one.name, 1) for one, raw in zip(self.plugins, raws, strict=True)}
+        if nodes.rows is None:
+            self.parts = parts
+        return sum(parts.values(), np.zeros(len(nodes), np.int64))
 
 
 class RowStates:
@@ -287,15 +324,15 @@ class SharedColumns:
         self._columns: WeakValueDictionary[Hashable, Column] = WeakValueDictionary()
         self._states = RowStates(framework.handle.cluster, self._columns)
 
-    def column(self, kind: type[C], plugin: Plugin, pod: PodInfo, objects: ObjectWatches) -> C:
-        """The column for pods with this pod's question, while the objects that the plugin reads are as they are."""
+    def column(self, kind: type[C], plugins: tuple[Plugin, ...], pod: PodInfo, objects: ObjectWatches) -> C:
+        """The column for pods with this pod's question, while the objects that the plugins read are as they are."""
         # Objects as part of the key: evaluations that have not noticed a change yet keep the column of before.
-        key = kind, plugin.name, _aggregate_key(plugin, pod), objects.versions(plugin.name)
+        key = kind, *((one.name, _aggregate_key(one, pod), objects.versions(one.name)) for one in plugins)
         found = self._columns.get(key)
         if not isinstance(found, kind):
             # Who says what counts of a pod says that only sums count of a node; by default, any of its fields may.
-            alike = type(plugin).aggregate_key is not Plugin.aggregate_key
-            found = self._columns[key] = kind(self._framework, plugin, True, states=self._states, alike=alike)
+            alike = all(type(one).aggregate_key is not Plugin.aggregate_key for one in plugins)
+            found = self._columns[key] = kind(self._framework, plugins, True, states=self._states, alike=alike)
         return found
 
 
@@ -376,7 +413,17 @@ class Fold(Generic[Q]):
         counters = self._framework.pod_counters
         return [(p, counters.get(p.name)) for p in plugins if p in moving or p.name in outdated]
 
-    def _column(self, kind: type[C], plugin: Plugin, pod: PodInfo) -> C:
-        if self._shared is not None and self._objects is not None and plugin.reads is Reads.NODE_SUMS:
-            return self._shared.column(kind, plugin, pod, self._objects)
-        return kind(self._framework, plugin, plugin.reads in BY_ROWS)
+    def _column(self, kind: type[C], plugins: tuple[Plugin, ...], pod: PodInfo, values: Values | None = None) -> C:
+        """A column of these plugins, with what they just returned for all rows; None: not yet."""
+        reads = plugins[0].reads
+        if self._shared is not None and self._objects is not None and reads is Reads.NODE_SUMS:
+            found = self._shared.column(kind, plugins, pod, self._objects)
+            if values is not None:
+                found.store(values)
+            return found
+        if values is None:
+            return kind(self._framework, plugins, reads in BY_ROWS)
+        cluster = self._cluster
+        return kind(
+            self._framework, plugins, reads in BY_ROWS, values, cluster.table.generation, cluster.changes.position
+        )

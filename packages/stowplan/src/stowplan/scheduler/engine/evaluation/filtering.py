@@ -17,7 +17,7 @@ import numpy as np
 from stowplan.scheduler.cluster.arrays import Mask, Rows, Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, FilterColumn, Fold, SharedColumns
+from stowplan.scheduler.engine.evaluation.columns import FEW, FilterColumn, Fold, SharedColumns
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -26,7 +26,7 @@ from stowplan.scheduler.framework.runtime.framework import Framework, PreFiltere
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
 
-_ANYTHING, _NODE_SUMS = Reads.ANYTHING, Reads.NODE_SUMS
+_ANYTHING = Reads.ANYTHING
 _version_of = attrgetter("version")
 
 
@@ -58,9 +58,10 @@ class Filtering(Fold[PreFilterPlugin]):
         #: A plugin that failed when no node was left to it: upstream would not have called it, so it rejects none until
         #: there is one again.
         self._failed_without_nodes: FilterPlugin | None = None
-        #: Whether all plugins that take part declare what they read.
+        #: Whether all plugins that take part declare what they read, and the columns that change with a node's pods.
         self.declared = False
-        #: The columns' versions that `feasible` was folded from.
+        self._by_rows: list[FilterColumn] = []
+        #: The versions of `_by_rows` that `feasible` was folded from; after a change of others, all is folded again.
         self._versions: list[int] = []
         #: Changes whenever a result, or the reason for it, may have changed.
         self.version = 0
@@ -109,9 +110,9 @@ class Filtering(Fold[PreFilterPlugin]):
         elif not pre.status.rejected:
             self.error = pre.status
         self.version += 1
-        self._versions = list(map(_version_of, self._columns.values()))
         self._generation, self._position = self._cluster.table.generation, self._cluster.changes.position
-        self._regard_declarations()
+        if self._shared is not None:
+            self._regard_declarations()
 
     def _left_by(self, pre: PreFiltered) -> Mask:
         """Rows that PreFilter left."""
@@ -151,14 +152,10 @@ class Filtering(Fold[PreFilterPlugin]):
                     self.error = answer
                     break
                 self._failed_without_nodes = self._failed_without_nodes or plugin
-                column = FilterColumn(framework, plugin, False, none, table.generation, position)
-            elif self._shared is not None and plugin.reads is _NODE_SUMS:
-                column = self._column(FilterColumn, plugin, pod)
-                column.rejections = answer
-                column.store(none if answer is None else answer.mask)
+                column = FilterColumn(framework, (plugin,), False, none, table.generation, position)
             else:
-                values, by_rows = none if answer is None else answer.mask, plugin.reads in BY_ROWS
-                column = FilterColumn(framework, plugin, by_rows, values, table.generation, position, rejections=answer)
+                column = self._column(FilterColumn, (plugin,), pod, none if answer is None else answer.mask)
+                column.rejections = answer
             self._columns[plugin.name] = column
             if column.rejections is not None:
                 feasible = feasible & ~column.values
@@ -190,11 +187,11 @@ class Filtering(Fold[PreFilterPlugin]):
         if within is not self._within and not equal_arrays(within, self._within):
             self.restrict(within)
             self._position = -1
-        for name, column in self._columns.items():
+        # In the common case, only few columns can have changed.
+        for column in self._columns.values() if called or not self.declared else self._by_rows:
+            name = column.plugin.name
             if column.by_rows and name not in called:
-                # Another evaluation may have read a shared column with other nodes since.
-                current = column.position == changes.position and column.generation == generation
-                done = current or column.refresh(self.state, pod) is None
+                done = column.is_current() or column.refresh(self.state, pod) is None
             elif name in called or column.plugin.reads is _ANYTHING:
                 done = self._rerun(column, pod)
             else:
@@ -260,7 +257,7 @@ class Filtering(Fold[PreFilterPlugin]):
         """List the columns again, after plugins started or stopped to skip, with new ones for these plugins."""
         known = {name: column for name, column in self._columns.items() if name not in outdated}
         self._columns = {
-            plugin.name: known.get(plugin.name) or self._column(FilterColumn, plugin, pod)
+            plugin.name: known.get(plugin.name) or self._column(FilterColumn, (plugin,), pod)
             for plugin in self._framework.active_filters(self.state)
             if not self._leaves_out(plugin)
         }
@@ -270,9 +267,10 @@ class Filtering(Fold[PreFilterPlugin]):
 
     def _regard_declarations(self) -> None:
         columns = self._columns.values()
-        self.declared = all(counter for _, counter in self._moving) and not any(
-            column.plugin.reads is _ANYTHING for column in columns
-        )
+        self._by_rows = [column for column in columns if column.by_rows]
+        self._versions = [*map(_version_of, self._by_rows)]
+        undeclared = any(column.plugin.reads is _ANYTHING for column in columns)
+        self.declared = not undeclared and all(counter for _, counter in self._moving)
 
     def _rerun(self, column: FilterColumn, pod: PodInfo) -> bool:
         """Compute a column again; False if the plugin fails."""
@@ -300,16 +298,15 @@ class Filtering(Fold[PreFilterPlugin]):
 
     def _fold(self) -> None:
         """Update `feasible` in the rows that changed since `_position`; −1 stands for all."""
-        columns = self._columns.values()
-        versions = list(map(_version_of, columns))
+        versions = [*map(_version_of, self._by_rows)]
         if self._position >= 0 and versions == self._versions:
             return
         self._versions = versions
         # Columns may be newer than this fold, as others read them, too: their rows changed since its position as well.
         rows, before = self._cluster.changes.since(self._position), self.feasible
         if rows is None or len(rows) > FEW:
-            feasible = self._joined(columns)
-            if (feasible == before).all():
+            feasible = self._joined(self._columns.values())
+            if not np.count_nonzero(feasible != before):
                 # The same array: others recognize by it that nothing changed.
                 return
         else:

@@ -8,7 +8,7 @@ next `run`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -16,10 +16,10 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import BY_ROWS, FEW, Fold, ScoreColumn, SharedColumns
+from stowplan.scheduler.engine.evaluation.columns import FEW, Column, Fold, ScoreColumn, SharedColumns, SumColumn
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import PreScorePlugin, Reads, ScorePlugin
+from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE, PreScorePlugin, Reads, ScorePlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status
@@ -31,27 +31,34 @@ _NO_SCORES: Ints = np.zeros(0, np.int64)
 
 
 class Score(PlainStruct, eq=False):
-    """One plugin's part of the totals."""
+    """One plugin's part of the totals, unless it is in the `SumColumn`."""
 
     plugin: ScorePlugin
     weight: int
     column: ScoreColumn
-    #: Whether scores are the raw ones, which change with the pods of their node: they are added up by row.
-    added_by_row: bool
-    #: Normalized scores of this version of the column, times the weight; unless `added_by_row`.
-    normalized: Ints = _NO_SCORES
+    #: Normalized scores of this version of the column, and these times the weight.
+    normal: Ints = _NO_SCORES
+    weighted: Ints = _NO_SCORES
     version: int = -1
-    #: Lowest and highest raw score of the feasible rows; None: not computed.
+    #: Lowest and highest raw score of the feasible rows, and of all rows; None: not computed.
     bounds: tuple[int, int] | None = None
+    limits: tuple[int, int] | None = None
 
     @property
     def raw(self) -> Ints:
         return self.column.values
 
-    @property
-    def weighted(self) -> Ints:
-        """Normalized scores of all rows, times the weight."""
-        return self.column.values * self.weight if self.added_by_row else self.normalized
+    def depends_on_feasible(self) -> bool:
+        """Whether another set of feasible rows may give other scores, or other errors."""
+        plugin = self.plugin
+        if plugin.in_range and not plugin.normalizes:
+            return False
+        if plugin.normalizes and not plugin.normalizes_by_bounds:
+            return True
+        if self.limits is None:
+            self.limits = int(self.raw.min()), int(self.raw.max())
+        low, high = self.limits
+        return low != high if plugin.normalizes else low < MIN_SCORE or high > MAX_SCORE
 
     def bounds_hold(self, changed: Sequence[int], before: Mask, feasible: Mask) -> bool:
         """Whether the lowest and the highest raw score stay the same when the feasible rows change in these rows.
@@ -78,6 +85,8 @@ class Score(PlainStruct, eq=False):
 class Scored(PlainStruct, eq=False):
     """The scores of the feasible nodes for a pod; valid until the evaluation is used again."""
 
+    state: CycleState
+    pod: PodInfo
     #: Why there are no scores.
     error: Status | None
     #: Whether PreScore ended scoring, so that no Score ran.
@@ -86,17 +95,24 @@ class Scored(PlainStruct, eq=False):
     preparing: float
     #: The totals, `INFEASIBLE` for infeasible rows.
     ranked: Ints
-    #: Each plugin's part of the totals.
+    #: The raw scores that are added up by row, and each other plugin's part of the totals.
+    sums: SumColumn | None
     parts: dict[str, Score]
 
     @property
     def totals(self) -> Ints:
         """Sums over the plugins, for all rows."""
-        return sum([part.weighted for part in self.parts.values()], np.zeros(len(self.ranked), np.int64))
+        return _totals(self.sums, self.parts.values(), len(self.ranked))
 
     def by_plugin(self) -> dict[str, Ints]:
         """Plugin -> normalized and weighted scores of all rows."""
-        return {name: part.weighted for name, part in self.parts.items()}
+        found, sums = {name: part.weighted for name, part in self.parts.items()}, self.sums
+        if sums is not None:
+            framework = sums.framework
+            if not sums.patched or sums.rerun(self.state, self.pod, Nodes(framework.handle.cluster)) is None:
+                found |= sums.parts
+            found = {plugin.name: found[plugin.name] for plugin in framework.score if plugin.name in found}
+        return found
 
 
 class Scoring(Fold[PreScorePlugin]):
@@ -108,11 +124,13 @@ class Scoring(Fold[PreScorePlugin]):
         self._state = CycleState()
         #: The feasible rows that the scores are valid for.
         self._feasible: Mask = np.zeros(0, np.bool_)
-        #: By plugin, in the profile's order.
+        #: Raw scores that are added up by row; None: there is no such plugin.
+        self._sums: SumColumn | None = None
+        #: All others by plugin, in the profile's order, and their sum.
         self._scores: dict[str, Score] = {}
-        #: The sum of the scores that are added by row, and of all others.
-        self._by_row: Ints = _NO_SCORES
         self._others: Ints = _NO_SCORES
+        #: Those that can change without a call of PreScore, or another set of feasible nodes.
+        self._unsteady: frozenset[str] = frozenset()
         #: Their sum in feasible rows, `INFEASIBLE` in others.
         self.ranked: Ints = _NO_SCORES
         #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
@@ -123,13 +141,14 @@ class Scoring(Fold[PreScorePlugin]):
         """Score all rows, or update the scores."""
         self._ended_early, self._preparing = False, 0.0
         failed = None if self.refresh(state, pod, feasible) else self.run(state, pod, feasible)
-        return Scored(failed, self._ended_early, self._preparing, self.ranked, self._scores)
+        return Scored(state, pod, failed, self._ended_early, self._preparing, self.ranked, self._sums, self._scores)
 
     # -- full run ------------------------------------------------------------------------------------------------------
 
     def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Status | None:
         """Call every plugin for every node; a Status is an error."""
-        self._generation, self._state, self._scores, self._feasible = -1, state, {}, feasible
+        self._generation, self._state, self._feasible = -1, state, feasible
+        self._sums, self._scores = None, {}
         if self._shared is not None:
             framework = self._framework
             self._watch(pod, (*framework.pre_score, *framework.score), framework.cluster_dependent_pre_scores)
@@ -143,11 +162,13 @@ class Scoring(Fold[PreScorePlugin]):
         if failed is not None:
             return failed
         self._others = np.zeros(self._cluster.table.n, np.int64)
+        if self._shared is not None:
+            self._regard_declarations()
         for part in self._scores.values():
-            changed = not part.added_by_row and self._normalize(part, pod)
+            changed = self._normalize(part, pod)
             if isinstance(changed, Status):
                 return changed
-        self._add_up()
+        self._rank_all()
         self._generation, self._position = self._cluster.table.generation, self._cluster.changes.position
         return None
 
@@ -158,29 +179,36 @@ class Scoring(Fold[PreScorePlugin]):
         return nodes
 
     def _ask_all(self, pod: PodInfo, nodes: Nodes) -> Status | None:
-        framework, table, position = self._framework, self._cluster.table, self._cluster.changes.position
-        active, failed = framework.active_scores(self._state), None
+        framework, table, failed = self._framework, self._cluster.table, None
+        active, raws = framework.active_scores(self._state), {}
         for plugin in active:
             raw = framework.ask_score(plugin, self._state, pod, nodes)
             if isinstance(raw, Status):
                 failed = raw
                 break
-            if self._shared is not None and plugin.reads is _NODE_SUMS:
-                part = self._part(plugin, pod)
-                part.column.store(raw)
-            else:
-                by_rows = plugin.reads in BY_ROWS
-                column = ScoreColumn(framework, plugin, by_rows, raw, table.generation, position)
-                part = Score(plugin, framework.weights.get(plugin.name, 1), column, _added_by_row(plugin))
-            self._scores[plugin.name] = part
+            raws[plugin] = raw
         if self._metrics is not None:
-            called = active[: len(self._scores) + 1]
-            self._metrics.count(called, self._metrics.score, table.n)
-        return failed
+            self._metrics.count(active[: len(raws) + 1], self._metrics.score, table.n)
+        if failed is not None:
+            return failed
+        if added := self._added(active):
+            self._sums = self._column(SumColumn, added, pod)
+            self._sums.store(self._sums.weighted([raws.pop(plugin) for plugin in added], nodes))
+        self._scores = {plugin.name: self._part(plugin, pod, raw) for plugin, raw in raws.items()}
+        return None
 
-    def _part(self, plugin: ScorePlugin, pod: PodInfo) -> Score:
-        column = self._column(ScoreColumn, plugin, pod)
-        return Score(plugin, self._framework.weights.get(plugin.name, 1), column, _added_by_row(plugin))
+    def _added(self, active: Sequence[ScorePlugin]) -> tuple[ScorePlugin, ...]:
+        """Those whose raw scores are added up by row: these are in range, and need no normalizing."""
+        counters = self._framework.pod_counters
+        return tuple(
+            plugin
+            for plugin in active
+            if plugin.reads is _NODE_SUMS and plugin.in_range and not plugin.normalizes and plugin.name not in counters
+        )
+
+    def _part(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints | None = None) -> Score:
+        column = self._column(ScoreColumn, (plugin,), pod, raw)
+        return Score(plugin, self._framework.weights.get(plugin.name, 1), column)
 
     # -- the next equal pod --------------------------------------------------------------------------------------------
 
@@ -195,25 +223,25 @@ class Scoring(Fold[PreScorePlugin]):
         # Nothing counts until everything is done, also if a plugin's exception passes through.
         self._generation, self._feasible = -1, feasible
         # By value: filtering again may have found the same nodes.
-        moved = [] if feasible is before else (feasible != before).nonzero()[0].tolist()
-        called = self._prepare(pod, feasible_moved=bool(moved))
+        moved: Sequence[int] = () if feasible is before else (feasible != before).nonzero()[0]
+        if 0 < len(moved) <= FEW:
+            moved = [*map(int, moved)]
+        called = self._prepare(pod, feasible_moved=len(moved) > 0)
         if called is None:
             return False
         everywhere = False
-        for name, part in self._scores.items():
-            column, again = part.column, name in called or part.plugin.reads is _ANYTHING
-            if again:
-                done = column.rerun(state, pod, self._nodes()) is None
-            else:
-                current = column.position == changes.position and column.generation == generation
-                same = not column.by_rows or current
-                done = same or column.refresh(state, pod) is None
-            if not done:
+        if self._sums is not None:
+            everywhere = any(plugin.name in called for plugin in self._sums.plugins) if called else False
+            if not self._brought_up(self._sums, pod, again=everywhere):
                 return False
-            if part.added_by_row:
-                continue
+        # In the common case, only few can have changed.
+        names = self._scores if len(moved) else self._unsteady.union(called)
+        for part in [part for name, part in self._scores.items() if name in names]:
+            column, again = part.column, part.plugin.name in called or part.plugin.reads is _ANYTHING
+            if not self._brought_up(column, pod, again=again):
+                return False
             # `normalize` may read what PreScore wrote: the same raw scores do not say that it returns the same.
-            if again or part.version != column.version or (moved and self._varies(part, moved, before)):
+            if again or part.version != column.version or (len(moved) and self._varies(part, moved, before)):
                 changed = self._normalize(part, pod)
                 if isinstance(changed, Status):
                     return False
@@ -221,6 +249,12 @@ class Scoring(Fold[PreScorePlugin]):
         self._rank(moved, everywhere=everywhere)
         self._generation, self._position = generation, changes.position
         return True
+
+    def _brought_up(self, column: Column, pod: PodInfo, *, again: bool) -> bool:
+        """Bring a column up to date, `again` by calling the plugin for all rows; False if that fails."""
+        if again:
+            return column.rerun(self._state, pod, self._nodes()) is None
+        return not column.by_rows or column.is_current() or column.refresh(self._state, pod) is None
 
     def _prepare(self, pod: PodInfo, *, feasible_moved: bool) -> Collection[str] | None:
         """Call PreScore again where its state does not hold; None if it fails.
@@ -266,17 +300,25 @@ class Scoring(Fold[PreScorePlugin]):
         """List the scores again, after plugins started or stopped to skip, with new columns for these plugins."""
         known = {name: part for name, part in self._scores.items() if name not in outdated}
         active = self._framework.active_scores(self._state)
-        self._scores = {plugin.name: known.get(plugin.name) or self._part(plugin, pod) for plugin in active}
-        normalized = [known[name].normalized for name in self._scores if name in known and not known[name].added_by_row]
-        self._others = sum(normalized, np.zeros(self._cluster.table.n, np.int64))
+        added = self._added(active)
+        if any(plugin.name in outdated for plugin in added) or added != (self._sums.plugins if self._sums else ()):
+            self._sums = self._column(SumColumn, added, pod) if added else None
+        others = [plugin for plugin in active if plugin not in added]
+        self._scores = {plugin.name: known.get(plugin.name) or self._part(plugin, pod) for plugin in others}
+        weighted = [known[name].weighted for name in self._scores if name in known]
+        self._others = sum(weighted, np.zeros(self._cluster.table.n, np.int64))
         self._position = -1
+        self._regard_declarations()
+
+    def _regard_declarations(self) -> None:
+        unsteady = (Reads.NODE_SUMS, Reads.NODE_PODS, Reads.ANYTHING)
+        self._unsteady = frozenset(name for name, part in self._scores.items() if part.plugin.reads in unsteady)
 
     def _varies(self, part: Score, moved: Sequence[int], before: Mask) -> bool:
         """Whether normalized scores may be others because the feasible rows `moved`."""
-        plugin = part.plugin
-        if plugin.in_range and not plugin.normalizes:
+        if not part.depends_on_feasible():
             return False
-        by_bounds = plugin.normalizes_by_bounds and len(moved) <= FEW
+        by_bounds = part.plugin.normalizes_by_bounds and len(moved) <= FEW
         return not (by_bounds and part.bounds_hold(moved, before, self._feasible))
 
     def _normalize(self, part: Score, pod: PodInfo) -> bool | Status:
@@ -284,49 +326,37 @@ class Scoring(Fold[PreScorePlugin]):
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, self._feasible)
         if isinstance(normal, Status):
             return normal
-        part.bounds, part.version = None, part.column.version
-        before, part.normalized = part.normalized, normal * part.weight
-        # In place, which only totals see that count as current: `ranked` is an array of its own.
-        if not len(before):
-            self._others += part.normalized
-        elif (before == part.normalized).all():
+        part.bounds, part.limits, part.version = None, None, part.column.version
+        if normal is part.normal and not part.column.patched:
+            # The same array is a shortcut: only a patched column's may have other values than before (`Column.store`).
             return False
-        else:
-            self._others += part.normalized - before
+        change = weighted = normal * part.weight
+        if len(part.weighted):
+            change = weighted - part.weighted
+        part.normal, part.weighted = normal, weighted
+        if not np.count_nonzero(change):
+            return False
+        # In place, which only totals see that count as current: `ranked` is an array of its own.
+        self._others += change
         return True
 
     # -- the fold -----------------------------------------------------------------------------------------------------
 
     def _rank(self, moved: Sequence[int], *, everywhere: bool) -> None:
         """Add up the rows that changed since `_position`, and those whose feasibility `moved`; `everywhere`: all."""
-        rows = self._cluster.changes.since(self._position)
+        rows = None if everywhere or len(moved) > FEW else self._cluster.changes.since(self._position)
         if rows is None or len(rows) + len(moved) > FEW:
-            self._add_up()
-            return
-        # In place: who got `ranked` has used it by now (`IncrementalResults`, `Scored`).
-        by_row, others, feasible, ranked = self._by_row, self._others, self._feasible, self.ranked
-        for row in rows:
-            total = 0
-            for part in self._scores.values():
-                if part.added_by_row:
-                    total += part.column.values.item(row) * part.weight
-            by_row[row] = total
-        if everywhere:
             self._rank_all()
             return
+        # In place: who got `ranked` has used it by now (`IncrementalResults`, `Scored`).
+        sums, others, feasible, ranked = self._sums, self._others, self._feasible, self.ranked
+        added = None if sums is None else sums.values
         for row in (*rows, *moved):
-            ranked[row] = by_row.item(row) + others.item(row) if feasible.item(row) else INFEASIBLE
-
-    def _add_up(self) -> None:
-        """Add up all rows."""
-        self._by_row = np.zeros(self._cluster.table.n, np.int64)
-        for part in self._scores.values():
-            if part.added_by_row:
-                self._by_row += part.column.values * part.weight
-        self._rank_all()
+            total = others.item(row) if added is None else added.item(row) + others.item(row)
+            ranked[row] = total if feasible.item(row) else INFEASIBLE
 
     def _rank_all(self) -> None:
-        totals = self._by_row + self._others
+        totals = self._others.copy() if self._sums is None else self._sums.values + self._others
         if np.count_nonzero(self._feasible) < len(totals):
             totals = np.where(self._feasible, totals, INFEASIBLE)
         self.ranked = totals
@@ -335,18 +365,19 @@ class Scoring(Fold[PreScorePlugin]):
         """Where the totals are not those of the columns, while they count as current."""
         if self._generation != self._cluster.table.generation or self._position != self._cluster.changes.position:
             return
-        for part in self._scores.values():
-            column = part.column
+        for column in (*([self._sums] if self._sums else ()), *(part.column for part in self._scores.values())):
             yield from column.problems()
             if column.by_rows and not column.is_current():
                 # Another evaluation read it in a transaction that was undone.
                 return
-            if not part.added_by_row and part.version != column.version:
+        for part in self._scores.values():
+            if part.version != part.column.version:
                 yield f"{part.plugin.name}'s scores were normalized before they changed"
-        totals = sum([part.weighted for part in self._scores.values()], np.zeros(len(self.ranked), np.int64))
+        totals = _totals(self._sums, self._scores.values(), len(self.ranked))
         if not np.array_equal(self.ranked, np.where(self._feasible, totals, INFEASIBLE)):
             yield "the totals are not the sums of the scores"
 
 
-def _added_by_row(plugin: ScorePlugin) -> bool:
-    return plugin.in_range and not plugin.normalizes and plugin.reads in BY_ROWS
+def _totals(sums: SumColumn | None, parts: Iterable[Score], rows: int) -> Ints:
+    first = np.zeros(rows, np.int64) if sums is None else sums.values
+    return sum([part.weighted for part in parts], first)

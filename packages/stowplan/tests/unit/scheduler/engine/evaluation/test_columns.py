@@ -23,6 +23,7 @@ from stowplan.scheduler.engine.evaluation.columns import (
     ObjectWatches,
     ScoreColumn,
     SharedColumns,
+    SumColumn,
 )
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.scoring import Score
@@ -48,8 +49,8 @@ class World:
         self.fit.pre_filter(self.cycle, self.pod, None)
         self.count = 0
 
-    def column(self, kind, plugin):
-        return self.shared.column(kind, plugin, self.pod, ObjectWatches(self.framework, self.pod, (plugin,)))
+    def column(self, kind, *plugins):
+        return self.shared.column(kind, plugins, self.pod, ObjectWatches(self.framework, self.pod, plugins))
 
     def step(self, row, cpu):
         """Add a pod to a node, or remove one."""
@@ -72,7 +73,7 @@ def test_a_shared_column_follows_the_pods(few, monkeypatch):
     def follows(batches, undone):
         world = World()
         fits, fit = world.column(FilterColumn, world.fit), world.column(ScoreColumn, world.fit)
-        read = (fits, fit, world.column(ScoreColumn, world.balanced))
+        read = (fits, fit, world.column(SumColumn, world.fit, world.balanced))
         versions = {}
         for batch in batches:
             if undone:
@@ -84,7 +85,7 @@ def test_a_shared_column_follows_the_pods(few, monkeypatch):
             for column in read:
                 assert column.refresh(world.cycle, world.pod) is None
                 kind = type(column)
-                fresh = kind(world.framework, column.plugin, True)
+                fresh = kind(world.framework, column.plugins, True)
                 assert fresh.rerun(world.cycle, world.pod, Nodes(world.state)) is None
                 assert column.values.tolist() == fresh.values.tolist()
                 version, before = versions.get(id(column), (None, None))
@@ -119,7 +120,7 @@ def test_pods_with_the_same_question_share_a_column():
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=8), st.booleans())
 def test_bounds_hold_only_if_minimum_and_maximum_are_unchanged(rows, computed):
     raw, before, feasible = (np.array(column) for column in zip(*rows, strict=True))
-    part = Score(None, 1, ScoreColumn(None, None, False, raw), False)
+    part = Score(None, 1, ScoreColumn(None, (), False, raw))
     changed = np.flatnonzero(before != feasible).tolist()
     if computed:
         part.bounds_hold([], before, before)
@@ -193,8 +194,8 @@ def test_the_same_raw_scores_are_normalized_again_after_pre_score():
 
 
 def spoil_known(filtering, scoring):
-    column = scoring._scores["NodeResourcesFit"].column
-    column.known[column.states.of([0])[0]] = 101
+    column = scoring._sums
+    column.known[column.states.of([0])[0]] = 201
 
 
 def spoil_position(filtering, scoring):
@@ -217,7 +218,7 @@ def spoil_totals(filtering, scoring):
 @pytest.mark.parametrize(
     ("spoil", "text"),
     [
-        (spoil_known, "NodeResourcesFit says 97 of row 0, and 101 of rows in its state"),
+        (spoil_known, "NodeResourcesFit: 97 of row 0, and 201 of rows in its state"),
         (spoil_position, "NodeResourcesFit rejects rows as of change"),
         (spoil_feasible, "other rows are feasible than those that no filter rejects"),
         (spoil_version, "TaintToleration's scores were normalized before they changed"),
