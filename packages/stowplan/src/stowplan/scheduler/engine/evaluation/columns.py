@@ -245,11 +245,15 @@ class SumColumn(Column):
 
     def weighted(self, raws: Sequence[Values], nodes: Nodes) -> Values:
         """The weighted sum of what the plugins return for nodes."""
-        weights = self.framework.weights
-        parts = {one.name: raw * weights.get(one.name, 1) for one, raw in zip(self.plugins, raws, strict=True)}
+        weights, parts, total = self.framework.weights, {}, None
+        for plugin, raw in zip(self.plugins, raws, strict=True):
+            weight = weights.get(plugin.name, 1)
+            part = parts[plugin.name] = raw if weight == 1 else raw * weight
+            total = part if total is None else total + part
         if nodes.rows is None:
             self.parts = parts
-        return sum(parts.values(), np.zeros(len(nodes), np.int64))
+        assert total is not None
+        return total
 
 
 class RowStates:

@@ -180,31 +180,26 @@ class Scoring(Fold[PreScorePlugin]):
 
     def _ask_all(self, pod: PodInfo, nodes: Nodes) -> Status | None:
         framework, table, failed = self._framework, self._cluster.table, None
-        active, raws = framework.active_scores(self._state), {}
+        active = framework.active_scores(self._state)
+        raws: list[tuple[ScorePlugin, Ints]] = []
+        summed: list[tuple[ScorePlugin, Ints]] = []
         for plugin in active:
             raw = framework.ask_score(plugin, self._state, pod, nodes)
             if isinstance(raw, Status):
                 failed = raw
                 break
-            raws[plugin] = raw
+            (summed if plugin.name in framework.summed_scores else raws).append((plugin, raw))
         if self._metrics is not None:
-            self._metrics.count(active[: len(raws) + 1], self._metrics.score, table.n)
+            called = active[: len(raws) + len(summed) + 1]
+            self._metrics.count(called, self._metrics.score, table.n)
         if failed is not None:
             return failed
-        if added := self._added(active):
-            self._sums = self._column(SumColumn, added, pod)
-            self._sums.store(self._sums.weighted([raws.pop(plugin) for plugin in added], nodes))
-        self._scores = {plugin.name: self._part(plugin, pod, raw) for plugin, raw in raws.items()}
+        if summed:
+            plugins, scores = zip(*summed, strict=True)
+            self._sums = self._column(SumColumn, plugins, pod)
+            self._sums.store(self._sums.weighted(scores, nodes))
+        self._scores = {plugin.name: self._part(plugin, pod, raw) for plugin, raw in raws}
         return None
-
-    def _added(self, active: Sequence[ScorePlugin]) -> tuple[ScorePlugin, ...]:
-        """Those whose raw scores are added up by row: these are in range, and need no normalizing."""
-        counters = self._framework.pod_counters
-        return tuple(
-            plugin
-            for plugin in active
-            if plugin.reads is _NODE_SUMS and plugin.in_range and not plugin.normalizes and plugin.name not in counters
-        )
 
     def _part(self, plugin: ScorePlugin, pod: PodInfo, raw: Ints | None = None) -> Score:
         column = self._column(ScoreColumn, (plugin,), pod, raw)
@@ -299,12 +294,15 @@ class Scoring(Fold[PreScorePlugin]):
     def _arrange(self, pod: PodInfo, outdated: Collection[str]) -> None:
         """List the scores again, after plugins started or stopped to skip, with new columns for these plugins."""
         known = {name: part for name, part in self._scores.items() if name not in outdated}
-        active = self._framework.active_scores(self._state)
-        added = self._added(active)
-        if any(plugin.name in outdated for plugin in added) or added != (self._sums.plugins if self._sums else ()):
-            self._sums = self._column(SumColumn, added, pod) if added else None
-        others = [plugin for plugin in active if plugin not in added]
-        self._scores = {plugin.name: known.get(plugin.name) or self._part(plugin, pod) for plugin in others}
+        active, among = self._framework.active_scores(self._state), self._framework.summed_scores
+        summed = tuple(plugin for plugin in active if plugin.name in among)
+        if any(plugin.name in outdated for plugin in summed) or summed != (self._sums.plugins if self._sums else ()):
+            self._sums = self._column(SumColumn, summed, pod) if summed else None
+        self._scores = {
+            plugin.name: known.get(plugin.name) or self._part(plugin, pod)
+            for plugin in active
+            if plugin.name not in among
+        }
         weighted = [known[name].weighted for name in self._scores if name in known]
         self._others = sum(weighted, np.zeros(self._cluster.table.n, np.int64))
         self._position = -1

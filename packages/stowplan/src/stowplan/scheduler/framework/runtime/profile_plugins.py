@@ -136,6 +136,12 @@ class ProfilePlugins:
         #: that only score.
         self.undeclared_filters = _undeclared(*self.pre_filter, *self.filter)
         self.undeclared_scores = _undeclared(*self.pre_score, *self.score) - self.undeclared_filters
+        #: Scores that are added up as they are, and change with the sums of a node alone.
+        self.summed_scores = {
+            p.name: p
+            for p in self.score
+            if p.reads is Reads.NODE_SUMS and p.in_range and not p.normalizes and p.name not in self.pod_counters
+        }
         #: Plugins that are called for every pod.
         self.everyone = ApplicablePlugins.all_of(
             self._signers or (), self.cluster_dependent_pre_filters, self.reserve, self.pre_bind
