@@ -15,7 +15,7 @@ from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.store import Store, Stored
 from stowplan_cluster.controllers.events import FIELD_MANAGER, EventRecorder
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile.views import Key
 
 
 class ControllerClient:

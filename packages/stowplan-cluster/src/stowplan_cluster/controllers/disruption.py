@@ -33,9 +33,9 @@ from stowplan_cluster.apiserver.scale import scale_of
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.pods import PODS, seconds_of
 from stowplan_cluster.controllers.pods_by_node import key_of
-from stowplan_cluster.controllers.views import (
+from stowplan_cluster.reconcile.pods import PODS, seconds_of
+from stowplan_cluster.reconcile.views import (
     DEPLOYMENTS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,

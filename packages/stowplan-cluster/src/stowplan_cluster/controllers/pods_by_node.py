@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import Key
 
 NODES = "nodes"
 

@@ -15,9 +15,9 @@ from stowplan_cluster.apiserver.quota_usage import QUOTAS
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import key_of
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import Key
 
 
 class ResourceQuotaController:

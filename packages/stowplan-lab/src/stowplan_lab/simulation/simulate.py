@@ -31,7 +31,6 @@ from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
-from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.meta import ObjectMeta, controller_of
 from stowplan.kube.api.pod import Pod
@@ -339,7 +338,7 @@ class Simulation:
         for note in (*self._early_notes, *notes):
             context.note(note)
         for name in _NAMESPACES:
-            self._put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
+            context.put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
         self._begin_with(objects)
         for group in self.fleet.groups.values():
             for _ in range(group.spec.count):
@@ -399,13 +398,7 @@ class Simulation:
                 uid = obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
                 self.context.arrive(_with_uid(obj, uid), origin)
             else:
-                self._put(obj)
-
-    def _put(self, obj: Any) -> None:
-        try:
-            self._time.write(Create(obj=obj))
-        except ApiError as error:
-            self.context.note(str(error))
+                self.context.put(obj)
 
     # -- running ------------------------------------------------------------------------------------------------------
 

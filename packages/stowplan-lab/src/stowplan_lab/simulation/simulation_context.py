@@ -8,9 +8,13 @@ from typing import Any
 
 from stowplan.drivers.virtual_time.driver import Call, VirtualTime
 from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.timestamps import timestamp
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.requests import Create, Delete
+from stowplan_cluster.reconcile.pods import PENDING, RUNNING, Condition, PodSpec, PodStatus
+from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
 from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
 
@@ -46,6 +50,13 @@ class SimulationContext:
     def note(self, text: str) -> None:
         self.notes[text] = None
 
+    def put(self, obj: ApiStruct, about: str = "") -> None:
+        """Create an object; one that the API server rejects is noted."""
+        try:
+            self.time.write(Create(obj=obj))
+        except ApiError as error:
+            self.note(f"{about}{error}")
+
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def arrive(self, pod: Pod, origin: Origin) -> None:
@@ -69,6 +80,17 @@ class SimulationContext:
         """Whether the pod has been running for this many seconds, and is not about to be deleted."""
         entry = self.ledger.of(uid)
         return entry is not None and not entry.why and entry.starts + min_ready <= self.now
+
+    def reported(self, name: str, uid: str) -> ReportedPod:
+        """The pod as its kubelet reports it; one that the API server rejected has no node."""
+        entry = self.ledger.of(uid)
+        if entry is None:
+            return ReportedPod(metadata=ObjectMeta(name=name))
+        status = PodStatus(phase=PENDING)
+        if entry.starts <= self.now:
+            ready = Condition(type="Ready", status="True", last_transition_time=timestamp(entry.starts))
+            status = PodStatus(phase=RUNNING, conditions=(ready,))
+        return ReportedPod(metadata=entry.pod.metadata, spec=PodSpec(node_name=entry.node), status=status)
 
     def entries_on(self, node: str) -> list[Entry]:
         """The pods of a node, in the order of their placement."""

@@ -118,7 +118,7 @@ class TestDeployments:
     def test_the_same_template_again_changes_nothing(self):
         assert rolled("Deployment", rollout(patch=to("1")), **WEB).summary.ends == {"running": 4}
 
-    def test_lost_pods_are_recreated_from_the_new_template(self):
+    def test_pods_that_are_lost_during_a_rollout(self):
         drain = {"at": 11, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 50}}
         found = rolled("Deployment", rollout(patch=to("2")), drain, **WEB)
         assert found.summary.ends["running"] == 4

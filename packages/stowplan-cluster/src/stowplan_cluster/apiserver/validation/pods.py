@@ -10,6 +10,7 @@ from __future__ import annotations
 from stowplan.kube.api.container_totals import container_totals
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.meta import MAX_INT32
+from stowplan.kube.api.pod import DELETION_COST
 from stowplan.kube.api.quantity import format_quantity, parse_quantity
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
@@ -73,7 +74,6 @@ def _check_container_limits(errors: Errors, path: str, spec: JsonObject, limits:
 
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
-DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

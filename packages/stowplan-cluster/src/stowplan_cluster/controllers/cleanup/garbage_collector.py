@@ -28,7 +28,7 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.loop import EVERYTHING
-from stowplan_cluster.controllers.views import AnyObject
+from stowplan_cluster.reconcile.views import AnyObject
 
 #: Events have no owners, and there are many of them.
 _IGNORED = ("events",)

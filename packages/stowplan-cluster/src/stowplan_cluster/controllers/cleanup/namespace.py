@@ -25,9 +25,9 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import key_of
-from stowplan_cluster.controllers.views import AnyObject
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import AnyObject
 
 NAMESPACES = "namespaces"
 FINALIZER = "kubernetes"

@@ -19,8 +19,8 @@ from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.pods import FAILED, PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
+from stowplan_cluster.reconcile.pods import FAILED, PODS
 
 QUARANTINE_SECONDS = 40.0
 

@@ -33,7 +33,7 @@ from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices.device_views import RESOURCE_CLAIMS, SLICES
 from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods_by_node import NODES
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile.views import Key
 
 _NOTHING = Devices([], [])
 #: The fields of a slice that describe its pool.

@@ -29,8 +29,8 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices import device_views
 from stowplan_cluster.controllers.events import NORMAL
-from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import Key
 
 # The status of a DeviceTaintRule: whether eviction is in progress, and how many pods it evicted.
 #

@@ -8,7 +8,7 @@ from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import FINISHED
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile.views import Key
 
 RESOURCE_CLAIMS = "resourceclaims.resource.k8s.io"
 CLAIM_TEMPLATES = "resourceclaimtemplates.resource.k8s.io"

@@ -34,8 +34,8 @@ from stowplan_cluster.controllers.devices.device_views import (
     may_claim,
 )
 from stowplan_cluster.controllers.events import WARNING
-from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import AnyObject, Key
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import AnyObject, Key
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
 #: Annotation of a generated claim: the entry in the pod's spec.

@@ -49,8 +49,8 @@ from stowplan_cluster.controllers.kubelet.kubelet_hosts import (
     KubeletAnnotations,
     kubelet_annotations_of,
 )
-from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
+from stowplan_cluster.reconcile.pods import PODS
 
 LEASE_PERIOD_SECONDS = 10.0
 BACK_OFF_SECONDS = 10

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, set_condition
-from stowplan_cluster.controllers.pods import FAILED, PENDING, RUNNING, SUCCEEDED
+from stowplan_cluster.reconcile.pods import FAILED, PENDING, RUNNING, SUCCEEDED
 
 #: The state of an init container, by whether it is a sidecar.
 InitState = Callable[[bool], JsonObject]

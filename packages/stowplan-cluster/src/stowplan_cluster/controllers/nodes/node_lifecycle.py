@@ -25,8 +25,8 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASE_NAMESPACE, LEASES
-from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode
+from stowplan_cluster.reconcile.pods import PODS
 
 MONITOR_GRACE_SECONDS = 50.0
 STARTUP_GRACE_SECONDS = 60.0

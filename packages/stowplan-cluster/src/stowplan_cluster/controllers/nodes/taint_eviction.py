@@ -18,12 +18,12 @@ from stowplan.kube.api.node import Node
 from stowplan.kube.api.taints import NO_EXECUTE, eviction_due
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers import views
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL
-from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of, node_of
-from stowplan_cluster.controllers.views import Key
+from stowplan_cluster.reconcile import views
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import Key
 
 _REASON = "TaintManagerEviction"
 

@@ -20,10 +20,10 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import WARNING
-from stowplan_cluster.controllers.pods import PODS
-from stowplan_cluster.controllers.views import AnyObject, Key, MountedVolume, PodWithVolumes
 from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS
 from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import AnyObject, Key, MountedVolume, PodWithVolumes
 
 
 class EphemeralVolumeController:

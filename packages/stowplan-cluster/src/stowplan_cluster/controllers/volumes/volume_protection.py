@@ -16,11 +16,11 @@ from stowplan_cluster.apiserver.admission.plugins import CLAIM_FINALIZER, VOLUME
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.pods import PODS
 from stowplan_cluster.controllers.pods_by_node import node_of
-from stowplan_cluster.controllers.views import PodWithVolumes
 from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS, VOLUMES, VolumeKey
 from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
+from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.views import PodWithVolumes
 
 
 class ClaimProtectionController:

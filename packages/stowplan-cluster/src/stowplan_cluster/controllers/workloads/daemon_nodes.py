@@ -14,7 +14,7 @@ from stowplan.kube.api.node import Node, NodeSpec
 from stowplan.kube.api.pod import Pod as SchedulablePod
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.store import Event
-from stowplan_cluster.controllers.pods import Pod
+from stowplan_cluster.reconcile.pods import Pod
 
 NODES = "nodes"
 

@@ -26,8 +26,6 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
-from stowplan_cluster.controllers.views import DAEMON_SETS, DaemonSet, Key
 from stowplan_cluster.controllers.workloads.daemon_nodes import (
     NODES,
     Demands,
@@ -42,6 +40,8 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     subject_of,
 )
 from stowplan_cluster.controllers.workloads.revisions import REVISION_HASH, RevisionHistory
+from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
+from stowplan_cluster.reconcile.views import DAEMON_SETS, DaemonSet, Key
 
 #: Maximum number of pods created, and of pods deleted, per reconcile.
 BURST = 50

@@ -21,10 +21,15 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.pods import PODS, decode_pod
-from stowplan_cluster.controllers.views import DEPLOYMENTS, REPLICA_SETS, Deployment, Key, ReplicaSet
-from stowplan_cluster.controllers.workloads import deployment_status
-from stowplan_cluster.controllers.workloads import deployment_status as reasons
+from stowplan_cluster.controllers.workloads.deployment_status import (
+    FOUND_NEW_REPLICA_SET,
+    NEW_REPLICA_SET_CREATED,
+    PROGRESSING,
+    REPLICA_SET_CREATE_ERROR,
+    DeploymentStatus,
+    has_deadline,
+    is_complete,
+)
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import (
     MAX_NAME,
@@ -33,14 +38,17 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     same_template,
     subject_of,
 )
+from stowplan_cluster.reconcile import deployments as rollouts
+from stowplan_cluster.reconcile.pods import PODS, decode_pod
+from stowplan_cluster.reconcile.views import DEPLOYMENTS, REPLICA_SETS, Deployment, Key, ReplicaSet
 
 #: Annotations of a Deployment that are not copied to its ReplicaSets.
 _OWN_ANNOTATIONS = (
     "kubectl.kubernetes.io/last-applied-configuration",
-    deployment_status.REVISION,
-    deployment_status.REVISION_HISTORY,
-    deployment_status.DESIRED_REPLICAS,
-    deployment_status.MAX_REPLICAS,
+    rollouts.REVISION,
+    rollouts.REVISION_HISTORY,
+    rollouts.DESIRED_REPLICAS,
+    rollouts.MAX_REPLICAS,
     "deprecated.deployment.rollback.to",
 )
 #: Maximum length of the annotation with a ReplicaSet's former revisions.
@@ -64,7 +72,7 @@ class DeploymentController:
         if stored is None:
             return None
         deployment = DEPLOYMENTS.decode(stored)
-        sets = deployment_status.oldest_first(self._sets.claim(deployment))
+        sets = rollouts.oldest_first(self._sets.claim(deployment))
         return _Rollout(self._client, stored, deployment, sets).advance()
 
 
@@ -80,7 +88,7 @@ class _Rollout:
         template = deployment.spec.template
         self._new = next((one for one in sets if same_template(one.spec.template, template)), None)
         self._old = [one for one in sets if one is not self._new]
-        self._status = deployment_status.DeploymentStatus(deployment, now=client.now)
+        self._status = DeploymentStatus(deployment, now=client.now)
         #: The Deployment's revision; "" if it has none yet.
         self._revision = ""
 
@@ -90,104 +98,39 @@ class _Rollout:
             return self._write(self._status.with_counts(self._new, self._old))
         self._status.set_paused()
         self._keep_new_up_to_date()
-        if deployment.spec.paused or self._is_scaling():
-            return self._scale()
-        if deployment.spec.strategy.type == deployment_status.RECREATE:
-            self._recreate()
-        else:
-            self._roll()
+        step = self._next_step()
+        if step.create is not None and self._create_new(step.create):
+            step = self._next_step()
+        for one in (*self._old, self._new):
+            if one is not None and one.metadata.name in step.sizes:
+                self._resize(one, step.sizes[one.metadata.name])
+        complete = not step.sizes and is_complete(deployment, deployment.status)
+        if deployment.spec.paused or (complete and not step.scaling):
+            self._forget_history()
+        if step.scaling:
+            return self._write(self._status.with_counts(self._new, self._old))
         return self._write(self._status.of_rollout(self._new, self._old))
+
+    def _next_step(self) -> rollouts.Step:
+        return rollouts.next_step(self._deployment, self._new, self._old, self._old_pods_run)
 
     def _write(self, status: JsonObject) -> float | None:
         # On the main endpoint this would increment the generation.
-        annotations = {deployment_status.REVISION: self._revision} if self._revision else {}
+        annotations = {rollouts.REVISION: self._revision} if self._revision else {}
         self._client.update_status(self._stored, status, annotations=annotations)
         return self._status.seconds_to_deadline(status)
 
     # Steps
 
-    def _scale(self) -> float | None:
-        """Scale to spec.replicas, without continuing the rollout."""
-        sets = [*self._old, *([self._new] if self._new is not None else [])]
-        active = [one for one in sets if one.spec.replicas > 0]
-        latest = self._new if self._new is not None else next(iter(reversed(self._old)), None)
-        if len(active) <= 1:
-            lone = active[0] if active else latest
-            if lone is not None:
-                self._resize(lone, self._deployment.spec.replicas, annotate=True)
-        elif self._new is not None and self._is_saturated(self._new):
-            for one in self._old:
-                self._resize(one, 0)
-        elif self._deployment.spec.strategy.type != deployment_status.RECREATE:
-            sizes = deployment_status.proportional_sizes(self._deployment, active)
-            for one in active:
-                self._resize(one, sizes[one.metadata.name], annotate=True)
-        if self._deployment.spec.paused:
-            self._forget_history()
-        return self._write(self._status.with_counts(self._new, self._old))
-
-    def _roll(self) -> None:
-        new = self._new or self._create_new()
-        if new is None:
-            return
-        all_sets = deployment_status.wanted([*self._old, new])
-        size = new.spec.replicas
-        if size > self._deployment.spec.replicas:
-            target = self._deployment.spec.replicas
-        else:
-            target = deployment_status.size_of_new(self._deployment, size, all_sets)
-        if self._resize(new, target) or self._shrink_old(new):
-            return
-        if deployment_status.is_complete(self._deployment, self._deployment.status):
-            self._forget_history()
-
-    def _shrink_old(self, new: ReplicaSet) -> bool:
-        active = [one for one in self._old if one.spec.replicas > 0]
-        if not active:
-            return False
-        sizes = deployment_status.sizes_of_old(self._deployment, active, new)
-        resized = [self._resize(one, sizes[one.metadata.name]) for one in active]
-        return any(resized)
-
-    def _recreate(self) -> None:
-        resized = [self._resize(one, 0) for one in self._old]
-        if any(resized) or self._old_pods_run():
-            return
-        new = self._new or self._create_new()
-        if new is None:
-            return
-        self._resize(new, self._deployment.spec.replicas)
-        if deployment_status.is_complete(self._deployment, self._deployment.status):
-            self._forget_history()
-
     def _old_pods_run(self) -> bool:
         dependents = (pod for one in self._old for pod in self._client.store.dependents(one.metadata.uid))
         return any(not decode_pod(pod).finished for pod in dependents if pod.resource == PODS)
 
-    def _is_scaling(self) -> bool:
-        """Whether spec.replicas changed since some active ReplicaSet was sized."""
-        sets = [*self._old, *([self._new] if self._new is not None else [])]
-        desired = (
-            deployment_status.number_in(one.metadata.annotations, deployment_status.DESIRED_REPLICAS)
-            for one in sets
-            if one.spec.replicas > 0
-        )
-        return any(number is not None and number != self._deployment.spec.replicas for number in desired)
-
-    def _is_saturated(self, new: ReplicaSet) -> bool:
-        replicas = self._deployment.spec.replicas
-        return (
-            new.spec.replicas == replicas
-            and deployment_status.number_in(new.metadata.annotations, deployment_status.DESIRED_REPLICAS) == replicas
-            and new.status.get("availableReplicas", 0) == replicas
-        )
-
-    def _resize(self, replica_set: ReplicaSet, size: int, *, annotate: bool = False) -> bool:
-        """Set a ReplicaSet's size; return whether it changed. `annotate` updates the annotations in any case."""
+    def _resize(self, replica_set: ReplicaSet, size: int) -> None:
         before = replica_set.spec.replicas
-        annotations = deployment_status.replicas_annotations(self._deployment)
-        if size == before and (not annotate or annotations.items() <= replica_set.metadata.annotations.items()):
-            return False
+        annotations = rollouts.replicas_annotations(self._deployment)
+        if size == before and annotations.items() <= replica_set.metadata.annotations.items():
+            return
         obj = self._to_dict(replica_set)
         obj["spec"]["replicas"] = size
         obj["metadata"]["annotations"] = {**(obj["metadata"].get("annotations") or {}), **annotations}
@@ -196,7 +139,6 @@ class _Rollout:
             direction = "up" if size > before else "down"
             message = f"Scaled {direction} replica set {replica_set.metadata.name} from {before} to {size}"
             self._client.events.record(subject_of(self._deployment), NORMAL, "ScalingReplicaSet", message)
-        return size != before
 
     def _forget_history(self) -> None:
         limit = self._deployment.spec.revision_history_limit
@@ -204,7 +146,7 @@ class _Rollout:
         excess = len(alive) - limit
         if limit == MAX_INT32 or excess <= 0:
             return
-        for one in sorted(deployment_status.oldest_first(alive), key=deployment_status.revision_of)[:excess]:
+        for one in sorted(rollouts.oldest_first(alive), key=rollouts.revision_of)[:excess]:
             observed = one.status.get("observedGeneration", 0) >= one.metadata.generation
             if not one.spec.replicas and not one.status.get("replicas", 0) and observed:
                 metadata = one.metadata
@@ -224,31 +166,27 @@ class _Rollout:
             metadata["annotations"] = annotations
             spec["minReadySeconds"] = seconds
             self._replace(self._new, self._update(self._new, obj))
-        self._revision = annotations.get(deployment_status.REVISION, "")
-        if deployment_status.has_deadline(self._deployment) and self._status.progressing is None:
+        self._revision = annotations.get(rollouts.REVISION, "")
+        if has_deadline(self._deployment) and self._status.progressing is None:
             message = f'Found new replica set "{self._new.metadata.name}"'
-            self._status.set(deployment_status.PROGRESSING, "True", reasons.FOUND_NEW_REPLICA_SET, message)
+            self._status.set(PROGRESSING, "True", FOUND_NEW_REPLICA_SET, message)
 
     def _annotations_of_new(self, present: dict[str, str]) -> dict[str, str]:
-        revision = max((deployment_status.revision_of(one) for one in self._old), default=0) + 1
+        revision = max((rollouts.revision_of(one) for one in self._old), default=0) + 1
         taken_over = self._deployment.metadata.annotations.items()
         annotations = present | {name: value for name, value in taken_over if name not in _OWN_ANNOTATIONS}
-        before, number = (
-            present.get(deployment_status.REVISION),
-            deployment_status.number_in(present, deployment_status.REVISION),
-        )
+        before, number = present.get(rollouts.REVISION), rollouts.number_in(present, rollouts.REVISION)
         if before is None or (number is not None and number < revision):
-            annotations[deployment_status.REVISION] = str(revision)
+            annotations[rollouts.REVISION] = str(revision)
             if before is not None:
-                annotations[deployment_status.REVISION_HISTORY] = _longer_history(
-                    present.get(deployment_status.REVISION_HISTORY, ""), before
+                annotations[rollouts.REVISION_HISTORY] = _longer_history(
+                    present.get(rollouts.REVISION_HISTORY, ""), before
                 )
         return annotations
 
-    def _create_new(self) -> ReplicaSet | None:
+    def _create_new(self, size: int) -> ReplicaSet | None:
         """Create the new ReplicaSet; None if the name is taken (the next reconcile uses another hash)."""
-        obj = self._new_replica_set()
-        size: int = obj["spec"]["replicas"]
+        obj = self._new_replica_set(size)
         name: str = obj["metadata"]["name"]
         try:
             created = self._client.create(REPLICA_SETS.storage, obj)
@@ -262,13 +200,13 @@ class _Rollout:
         if size:
             message = f"Scaled up replica set {name} from 0 to {size}"
             self._client.events.record(subject_of(self._deployment), NORMAL, "ScalingReplicaSet", message)
-        self._revision = obj["metadata"]["annotations"][deployment_status.REVISION]
-        if deployment_status.has_deadline(self._deployment):
+        self._revision = obj["metadata"]["annotations"][rollouts.REVISION]
+        if has_deadline(self._deployment):
             message = f'Created new replica set "{name}"'
-            self._status.set(deployment_status.PROGRESSING, "True", reasons.NEW_REPLICA_SET_CREATED, message)
+            self._status.set(PROGRESSING, "True", NEW_REPLICA_SET_CREATED, message)
         return self._new
 
-    def _new_replica_set(self) -> JsonObject:
+    def _new_replica_set(self, size: int) -> JsonObject:
         deployment = self._deployment
         spec = self._stored.to_dict()["spec"]
         hashed = hash_of(deployment.spec.template, self._status.collisions or 0)
@@ -280,7 +218,7 @@ class _Rollout:
             "name": f"{deployment.metadata.name[: MAX_NAME - 1 - len(hashed)]}-{hashed}",
             "namespace": deployment.metadata.namespace,
             "labels": dict(labels),
-            "annotations": self._annotations_of_new({}) | deployment_status.replicas_annotations(deployment),
+            "annotations": self._annotations_of_new({}) | rollouts.replicas_annotations(deployment),
             "ownerReferences": [owner_reference(deployment)],
         }
         return {
@@ -288,7 +226,7 @@ class _Rollout:
             "kind": REPLICA_SETS.kind,
             "metadata": metadata,
             "spec": {
-                "replicas": deployment_status.size_of_new(deployment, 0, deployment_status.wanted(self._old)),
+                "replicas": size,
                 "minReadySeconds": deployment.spec.min_ready_seconds,
                 "selector": selector,
                 "template": template,
@@ -297,10 +235,10 @@ class _Rollout:
 
     def _report_create_error(self, name: str, error: ApiError) -> None:
         message = f'Failed to create new replica set "{name}": {error}'
-        if deployment_status.has_deadline(self._deployment):
-            self._status.set(deployment_status.PROGRESSING, "False", reasons.REPLICA_SET_CREATE_ERROR, message)
+        if has_deadline(self._deployment):
+            self._status.set(PROGRESSING, "False", REPLICA_SET_CREATE_ERROR, message)
             self._client.update_status(self._stored, {**self._deployment.status, "conditions": self._status.conditions})
-        self._client.events.record(subject_of(self._deployment), WARNING, reasons.REPLICA_SET_CREATE_ERROR, message)
+        self._client.events.record(subject_of(self._deployment), WARNING, REPLICA_SET_CREATE_ERROR, message)
 
     # Writing ReplicaSets
 

@@ -26,8 +26,6 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.pods import FAILED, PODS, SUCCEEDED, Pod, by_deletion_order, decode_pod, seconds_of
-from stowplan_cluster.controllers.views import JOBS, Job, Key
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import (
     PodControl,
@@ -35,6 +33,8 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     pod_from_template,
     subject_of,
 )
+from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, by_deletion_order, decode_pod, seconds_of
+from stowplan_cluster.reconcile.views import JOBS, Job, Key
 
 # Completion indexes of Indexed Jobs, in status (`0,2-5,9`) and on pods.
 #

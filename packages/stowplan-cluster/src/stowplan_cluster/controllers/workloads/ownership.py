@@ -25,7 +25,7 @@ from stowplan.kube.api.pod import FINISHED
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.views import Key, Workload, WorkloadKind
+from stowplan_cluster.reconcile.views import Key, Workload, WorkloadKind
 
 
 class Dependent(Protocol):

@@ -17,8 +17,8 @@ from stowplan.kube.api.api_errors import ApiError
 from stowplan_cluster.apiserver.objects import JsonObject, copy_of
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.pods import PODS, Pod
-from stowplan_cluster.controllers.views import Workload
+from stowplan_cluster.reconcile.pods import PODS, Pod
+from stowplan_cluster.reconcile.views import Workload
 
 POD_TEMPLATE_HASH = "pod-template-hash"
 

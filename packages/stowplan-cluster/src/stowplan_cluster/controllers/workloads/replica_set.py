@@ -21,8 +21,10 @@ from stowplan_cluster.apiserver.objects import JsonObject, condition_of, set_con
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability
-from stowplan_cluster.controllers.views import (
+from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
+from stowplan_cluster.controllers.workloads.pod_templates import PodControl, generate_name_of, pod_from_template
+from stowplan_cluster.reconcile.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability
+from stowplan_cluster.reconcile.views import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     Key,
@@ -30,8 +32,6 @@ from stowplan_cluster.controllers.views import (
     ReplicationController,
     WorkloadKind,
 )
-from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
-from stowplan_cluster.controllers.workloads.pod_templates import PodControl, generate_name_of, pod_from_template
 
 #: Maximum number of pods created or deleted per reconcile.
 BURST = 50

@@ -18,9 +18,9 @@ from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ApiStruct, Int64, ObjectMeta, controller_of
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.views import Key, Workload
 from stowplan_cluster.controllers.workloads.ownership import owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import hash_of, same_json
+from stowplan_cluster.reconcile.views import Key, Workload
 
 CONTROLLER_REVISIONS = "controllerrevisions.apps"
 #: The revision label of pods and of a DaemonSet's revisions.

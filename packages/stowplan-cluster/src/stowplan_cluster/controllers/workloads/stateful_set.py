@@ -21,11 +21,11 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
-from stowplan_cluster.controllers.pods import PENDING, PODS, Pod, decode_pod, next_availability
-from stowplan_cluster.controllers.views import STATEFUL_SETS, Key, StatefulSet
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import pod_from_template, subject_of
 from stowplan_cluster.controllers.workloads.revisions import HASH, REVISION_HASH, Revision, RevisionHistory
+from stowplan_cluster.reconcile.pods import PENDING, PODS, Pod, decode_pod, next_availability
+from stowplan_cluster.reconcile.views import STATEFUL_SETS, Key, StatefulSet
 
 # Pods of a StatefulSet and their claims: ordinals, identity and storage.
 #

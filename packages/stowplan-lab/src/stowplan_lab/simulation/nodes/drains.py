@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.affinity import Taint
-from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.policy import budget_status
@@ -97,12 +96,9 @@ class BudgetController:
 
     def _write(self) -> None:
         for budget in self._outdated.values():
-            try:
-                found = self._context.store.get(PodDisruptionBudget, budget.namespace, budget.name)
-            except NotFound:
-                continue
-            status = replace(found.status, disruptions_allowed=budget.allowed)
-            if status != found.status:
+            found = self._context.store.find(PodDisruptionBudget, budget.namespace, budget.name)
+            if found is not None and found.status.disruptions_allowed != budget.allowed:
+                status = replace(found.status, disruptions_allowed=budget.allowed)
                 self._context.time.write(Update(obj=replace(found, status=status)))
         self._outdated.clear()
 

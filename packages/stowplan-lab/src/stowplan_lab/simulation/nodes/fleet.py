@@ -10,7 +10,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.kube.api.affinity import Taint
-from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
@@ -195,11 +194,9 @@ class Fleet:
 
     def update(self, name: str, **spec: Any) -> None:
         """Change fields of a node's spec; no-op if it is gone."""
-        try:
-            node = self._context.store.get(Node, "", name)
-        except NotFound:
-            return
-        self._context.time.write(Update(obj=replace(node, spec=replace(node.spec, **spec))))
+        node = self._context.store.find(Node, "", name)
+        if node is not None:
+            self._context.time.write(Update(obj=replace(node, spec=replace(node.spec, **spec))))
 
     def taint(self, name: str, *taints: Taint) -> None:
         node = self.nodes.get(name)

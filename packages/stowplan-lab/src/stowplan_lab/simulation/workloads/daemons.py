@@ -13,11 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.daemon_pods import node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.api.whole_numbers import share
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.owners import UPDATED, Template, named_pod
@@ -50,12 +50,12 @@ class DaemonSetController:
 
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
-        self._turn_to(self._revisions.next_of(template, self._context.now))
+        revisions = self._revisions
+        self._turn_to(revisions.turn_to(template) if template else revisions.restart(self._context.now))
         self._advance()
 
     def _turn_to(self, template: Template) -> None:
         self._template = template
-        self._revisions.turn_to(template)
         self._pod = tolerating(self._revisions.pod(self._revisions.current))
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -74,11 +74,8 @@ class DaemonSetController:
         """Create the node's pod, if it is eligible and has none."""
         if name in self._pods:
             return
-        try:
-            node = self._context.store.get(Node, "", name)
-        except NotFound:
-            return
-        if wanted_on(self._pod, node):
+        node = self._context.store.find(Node, "", name)
+        if node is not None and wanted_on(self._pod, node):
             self._pods[name] = self._make(name)
 
     def _forget(self, node: str) -> None:
@@ -128,17 +125,18 @@ class DaemonSetController:
 
     def _advance(self) -> None:
         strategy = self._template.update
-        if strategy is None or strategy.type_ == ON_DELETE:
+        if strategy is None or strategy.type == ON_DELETE:
             return
         revisions, ledger = self._revisions, self._context.ledger
         old = [node for node, uid in self._pods.items() if revisions.of(ledger.of(uid)) != revisions.current]
         if not old:
             return
-        surge, unavailable = strategy.limits(len(self._pods))
+        rolling = strategy.rolling_update
+        surge = share(rolling.max_surge, len(self._pods), round_up=True)
         if surge:
             self._surge(old, surge)
         else:
-            self._take_away(old, unavailable)
+            self._take_away(old, max(1, share(rolling.max_unavailable, len(self._pods), round_up=True)))
 
     def _is_available(self, uid: str) -> bool:
         return self._context.is_available(uid, self._template.min_ready)

@@ -1,27 +1,25 @@
-"""Model the Deployment controller: rollouts of its template, with a ReplicaSet per revision.
+"""A Deployment in virtual time: a ReplicaSet per revision, sized as the Deployment controller decides.
 
-RollingUpdate has at most `maxSurge` pods in addition to replicas, and at least replicas minus `maxUnavailable` of them
-available: new pods are created as the former allows, old ones deleted as the latter does, unavailable ones first.
-Recreate deletes all old pods, and creates new ones when they are gone. An earlier template becomes its revision again,
-so a rollback keeps the pods that were not replaced yet.
-
-Not modelled: a Deployment that is scaled during a rollout makes up the difference with new pods only.
-
-Upstream: pkg/controller/deployment (rolling.go, recreate.go).
+An earlier template becomes its revision again, so a rollback keeps the pods that were not replaced yet.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError
-from stowplan.scheduler.framework.requests import Create
+from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.timestamps import timestamp
+from stowplan_cluster.reconcile.deployments import RECREATE, Step, next_step, oldest_first, replicas_annotations
+from stowplan_cluster.reconcile.views import Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec
+from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import UPDATED, Template, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import HASH, RECREATE, Revisions, UpdateStrategy
+from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.revisions import HASH, Revisions
 
 #: Seconds between checks whether old pods are gone.
 _AGAIN = 1.0
@@ -33,94 +31,95 @@ class DeploymentController(WorkloadController):
     def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
         super().__init__(context, template, name, chance)
         self._revisions = Revisions(template, HASH)
-        #: UIDs of old pods that Recreate waits for.
-        self._leaving: list[str] = []
+        #: By revision.
+        self._sets: dict[int, ReplicaSet] = {}
+        #: UID -> revision of pods that were deleted, and may still run.
+        self._leaving: dict[str, int] = {}
         self._on_start = self._begun
 
     def begin(self) -> None:
-        self._add_replica_set()
         self._reconcile()
 
     def roll_out(self, template: Template | None) -> None:
-        self._template = self._revisions.next_of(template, self._context.now)
-        if self._revisions.turn_to(self._template):
-            self._add_replica_set()
+        """Switch to another template; None: restart the current one."""
+        revisions = self._revisions
+        self._template = revisions.turn_to(template) if template else revisions.restart(self._context.now)
         self._reconcile()
 
-    def _add_replica_set(self) -> None:
-        """Create the ReplicaSet of the current revision, which default spreading reads."""
-        if self._template.companion is None:
-            return
-        made: Any = self._template.companion(self._set_name)
-        selector = made.spec.selector
-        labels = {**selector.match_labels, HASH: str(self._revisions.current)}
-        made = replace(made, spec=replace(made.spec, selector=replace(selector, match_labels=labels)))
-        try:
-            self._context.time.write(Create(obj=made))
-        except ApiError as error:
-            self._context.note(f"workload {self._template.workload}: {error}")
+    def lost(self, entry: Entry) -> None:
+        self._leaving[entry.pod.metadata.uid] = self._revisions.of(entry)
+        super().lost(entry)
 
-    @property
-    def _set_name(self) -> str:
-        return f"{self._name}-{self._revisions.current}"
-
-    def _make(self) -> None:
-        self._made += 1
-        owner = replace(self._owner, name=self._set_name, uid=self._set_name)
-        pod = self._revisions.pod(self._revisions.current)
-        self._arrive(named_pod(pod, self._template.workload, f"{self._name}-{self._made}", owner=owner))
+    def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
+        self._leaving[self._active[name]] = self._revision_of(name)
+        super()._remove(name, why)
 
     def _replace(self) -> None:
         # A lost pod may also allow the next step of the rollout.
         self._context.later(self._context.models.controller_delay, self._reconcile)
 
-    # -- rollouts ------------------------------------------------------------------------------------------------------
-
     def _revision_of(self, name: str) -> int:
         return self._revisions.of(self._context.ledger.of(self._active[name]))
 
     def _reconcile(self) -> None:
-        strategy = self._template.update
-        old = [name for name in self._active if self._revision_of(name) != self._revisions.current]
-        if strategy is None or not (old or self._leaving):
-            super()._reconcile()
-        elif strategy.type_ == RECREATE:
-            self._recreate(old)
-        else:
-            new = [name for name in self._active if name not in set(old)]
-            self._scale_up(strategy, len(old), new)
-            if self._scale_down(strategy, old):
-                # There is room for new ones now.
-                self._context.later(self._context.models.controller_delay, self._reconcile)
-
-    def _recreate(self, old: list[str]) -> None:
-        for name in old:
-            self._leaving.append(self._active[name])
-            self._remove(name, UPDATED)
-        self._leaving = [uid for uid in self._leaving if self._context.ledger.of(uid) is not None]
-        if self._leaving:
+        """Do one step, and look again if there was one."""
+        assert self._template.update is not None
+        deployment = Deployment(spec=DeploymentSpec(replicas=self.replicas, strategy=self._template.update))
+        names: dict[int, list[str]] = defaultdict(list)
+        for name in self._active:
+            names[self._revision_of(name)].append(name)
+        self._leaving = {uid: of for uid, of in self._leaving.items() if self._context.ledger.of(uid) is not None}
+        step = self._next_step(deployment, names)
+        created = step.create is not None
+        if step.create is not None:
+            self._create_set(step.create, replicas_annotations(deployment))
+            step = self._next_step(deployment, names)
+        for revision, one in self._sets.items():
+            if one.metadata.name in step.sizes:
+                metadata = replace(one.metadata, annotations=replicas_annotations(deployment))
+                spec = ReplicaSetSpec(replicas=step.sizes[one.metadata.name])
+                self._sets[revision] = replace(one, metadata=metadata, spec=spec)
+            is_old = revision != self._revisions.current and not step.scaling
+            self._keep(revision, names[revision], UPDATED if is_old else SCALED_DOWN)
+        if created or step.sizes:
+            self._context.later(self._context.models.controller_delay, self._reconcile)
+        elif self._template.update.type == RECREATE and self._old_pods_run(names):
             self._context.later(_AGAIN, self._reconcile)
-        else:
-            super()._reconcile()
 
-    def _scale_up(self, strategy: UpdateStrategy, old: int, new: list[str]) -> None:
-        surge, _ = strategy.limits(self.replicas)
-        for name in new[self.replicas :]:
-            self._remove(name)
-        for _ in range(min(self.replicas - len(new), self.replicas + surge - old - len(new))):
-            self._make()
+    def _next_step(self, deployment: Deployment, names: Mapping[int, Sequence[str]]) -> Step:
+        sets = self._sets
+        if sum(one.spec.replicas > 0 for one in sets.values()) > 1:
+            sets = {revision: self._counted(one, names.get(revision, ())) for revision, one in sets.items()}
+        new = sets.get(self._revisions.current)
+        old = oldest_first(one for one in sets.values() if one is not new)
+        return next_step(deployment, new, old, lambda: self._old_pods_run(names))
 
-    def _scale_down(self, strategy: UpdateStrategy, old: list[str]) -> bool:
-        """Delete as many old pods as may be unavailable; return whether there were any."""
-        _, unavailable = strategy.limits(self.replicas)
-        least = self.replicas - unavailable
-        available = {name for name in self._active if self._is_available(name)}
-        # New pods that are not available yet must not be compensated by deleting old ones.
-        coming = len(self._active) - len(old) - len(available.difference(old))
-        useless = [name for name in old if name not in available]
-        # The oldest revision first, and of each its youngest pods.
-        useful = sorted((name for name in reversed(old) if name in available), key=self._revision_of)
-        removed = useless[: max(0, len(self._active) - least - coming)] + useful[: max(0, len(available) - least)]
-        for name in removed:
-            self._remove(name, UPDATED)
-        return bool(removed)
+    def _counted(self, one: ReplicaSet, names: Sequence[str]) -> ReplicaSet:
+        return replace(one, status={"availableReplicas": sum(map(self._is_available, names))})
+
+    def _old_pods_run(self, names: Mapping[int, Sequence[str]]) -> bool:
+        revisions = (*self._leaving.values(), *(revision for revision, mine in names.items() if mine))
+        return any(revision != self._revisions.current for revision in revisions)
+
+    def _keep(self, revision: int, names: Sequence[str], why: str) -> None:
+        """Create or delete pods of a ReplicaSet."""
+        one = self._sets[revision]
+        for _ in range(one.spec.replicas - len(names)):
+            self._made += 1
+            owner = replace(self._owner, name=one.metadata.name, uid=one.metadata.name)
+            pod = self._revisions.pod(revision)
+            self._arrive(named_pod(pod, self._template.workload, f"{self._name}-{self._made}", owner=owner))
+        self._remove_first(names, len(names) - one.spec.replicas, why)
+
+    def _create_set(self, size: int, annotations: dict[str, str]) -> None:
+        """Create the ReplicaSet of the current revision, which default spreading reads."""
+        revision = self._revisions.current
+        name, created = f"{self._name}-{revision}", timestamp(self._context.now)
+        metadata = ObjectMeta(name=name, uid=name, creation_timestamp=created, annotations=annotations)
+        self._sets[revision] = ReplicaSet(metadata=metadata, spec=ReplicaSetSpec(replicas=size))
+        if self._template.companion is None:
+            return
+        made: Any = self._template.companion(name)
+        selector = made.spec.selector
+        labels = {**selector.match_labels, HASH: str(revision)}
+        self._put(replace(made, spec=replace(made.spec, selector=replace(selector, match_labels=labels))))

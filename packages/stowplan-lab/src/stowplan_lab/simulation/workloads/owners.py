@@ -10,25 +10,21 @@ DaemonSets are in `daemons`, rollouts of Deployments in `deployments`, StatefulS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError
+from stowplan.ask.what_if.hypothetical_pods import recreated
 from stowplan.kube.api.meta import ApiStruct, OwnerReference
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.requests import Create
+from stowplan_cluster.reconcile.pods import by_deletion_order
+from stowplan_cluster.reconcile.views import UpdateStrategy
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
-
-if TYPE_CHECKING:
-    from stowplan_lab.simulation.workloads.revisions import UpdateStrategy
-
 
 #: Why pods are deleted.
 SCALED_DOWN, UPDATED = "scaled down", "updated"
@@ -94,11 +90,11 @@ class WorkloadController:
 
     def begin(self) -> None:
         if self._template.companion is not None:
-            try:
-                self._context.time.write(Create(obj=self._template.companion(self._name)))
-            except ApiError as error:
-                self._context.note(f"workload {self._template.workload}: {error}")
+            self._put(self._template.companion(self._name))
         self._reconcile()
+
+    def _put(self, obj: ApiStruct) -> None:
+        self._context.put(obj, f"workload {self._template.workload}: ")
 
     def scale(self, replicas: int) -> None:
         self.replicas = replicas
@@ -120,10 +116,15 @@ class WorkloadController:
     def _reconcile(self) -> None:
         while len(self._active) < self._wanted:
             self._make()
-        if self._is_job:
-            return
-        for name in reversed(list(self._active)[self._wanted :]):
-            self._remove(name)
+        if not self._is_job:
+            self._remove_first(self._active, len(self._active) - self._wanted)
+
+    def _remove_first(self, names: Iterable[str], number: int, why: str = SCALED_DOWN) -> None:
+        """Delete as many of these pods, in the order of their controller."""
+        if number > 0:
+            pods = {name: self._context.reported(name, uid) for name, uid in self._active.items()}
+            for pod in by_deletion_order([pods[name] for name in names], pods.values())[:number]:
+                self._remove(pod.name, why)
 
     def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
         entry = self._context.ledger.of(self._active.pop(name))
@@ -180,13 +181,5 @@ class ExistingOwners:
 
     def _make(self, entry: Entry) -> None:
         self._made += 1
-        old = entry.pod
-        fresh = replace(
-            named_pod(old, entry.origin.workload, f"{old.metadata.name}-replacement-{self._made}"),
-            spec=replace(old.spec, node_name=""),
-            status=type(old.status)(),
-        )
-        metadata = replace(
-            fresh.metadata, resource_version="", deletion_timestamp=None, deletion_grace_period_seconds=None
-        )
-        self._context.arrive(replace(fresh, metadata=metadata), Origin(workload=entry.origin.workload, owner=self))
+        name, workload = f"{entry.pod.metadata.name}-replacement-{self._made}", entry.origin.workload
+        self._context.arrive(named_pod(recreated(entry.pod), workload, name), Origin(workload=workload, owner=self))

@@ -2,7 +2,7 @@
 
 Revisions are the templates over time. The pods have a label with their revision.
 
-Upstream: pkg/controller/deployment/util (ResolveFenceposts), pkg/apis/apps/validation.
+Upstream: pkg/apis/apps/validation.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.reconcile.deployments import RECREATE
+from stowplan_cluster.reconcile.views import RollingUpdate, UpdateStrategy
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.workloads.owners import Template
 
-ROLLING, RECREATE, ON_DELETE = "RollingUpdate", "Recreate", "OnDelete"
+ROLLING, ON_DELETE = "RollingUpdate", "OnDelete"
 
 
 class _Kind(PlainStruct, frozen=True):
@@ -31,34 +33,15 @@ class _Kind(PlainStruct, frozen=True):
     types: tuple[str, ...]
     surge: int | str
     unavailable: int | str
-    #: Whether a percentage for maxUnavailable is rounded up.
-    rounds_up: bool
 
 
 _KINDS = {
-    "Deployment": _Kind("strategy", (ROLLING, RECREATE), "25%", "25%", rounds_up=False),
-    "StatefulSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1, rounds_up=False),
-    "DaemonSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1, rounds_up=True),
+    "Deployment": _Kind("strategy", (ROLLING, RECREATE), "25%", "25%"),
+    "StatefulSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1),
+    "DaemonSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1),
 }
 #: Kinds with an update strategy.
 ROLLED = tuple(_KINDS)
-
-
-class UpdateStrategy(PlainStruct, frozen=True):
-    type_: str
-    #: maxSurge and maxUnavailable: numbers of pods, or percentages.
-    surge: int | str
-    unavailable: int | str
-    rounds_up: bool
-    #: For a StatefulSet: pods with lower ordinals keep their template.
-    partition: int = 0
-
-    def limits(self, pods: int) -> tuple[int, int]:
-        """(maximum number of additional pods, maximum number of unavailable ones)."""
-        surge = share(self.surge, pods, round_up=True)
-        unavailable = share(self.unavailable, pods, round_up=self.rounds_up)
-        # Parity: if both percentages round to zero, the rollout could not proceed.
-        return surge, unavailable if surge or unavailable else 1
 
 
 def update_strategy(kind: str, spec: Mapping[str, Any], where: str) -> UpdateStrategy:
@@ -81,7 +64,8 @@ def update_strategy(kind: str, spec: Mapping[str, Any], where: str) -> UpdateStr
     partition = rolling.get("partition", 0)
     if isinstance(partition, bool) or not isinstance(partition, int) or partition < 0:
         raise ScenarioError(f"{where}.partition: want a whole number of 0 or more, got {partition!r}")
-    return UpdateStrategy(type_, surge, unavailable, about.rounds_up, partition)
+    rolling_update = RollingUpdate(max_surge=surge, max_unavailable=unavailable, partition=partition)
+    return UpdateStrategy(type=type_, rolling_update=rolling_update)
 
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:
@@ -113,27 +97,20 @@ class Revisions:
         self._pods: list[Pod] = []
         self.turn_to(template)
 
-    def turn_to(self, template: Template) -> bool:
-        """Set the current template; return whether it is a new revision.
-
-        An earlier template becomes its revision again.
-        """
+    def turn_to(self, template: Template) -> Template:
+        """Set the current template. An earlier one becomes its revision again."""
         self.template = template
-        new = template.pod not in self._pods
-        if new:
+        if template.pod not in self._pods:
             self._pods.append(template.pod)
         self.current = self._pods.index(template.pod)
-        return new
+        return template
 
-    def next_of(self, template: Template | None, now: float) -> Template:
-        """The template that a rollout switches to."""
-        if template is not None:
-            return template
-        metadata = self.template.pod.metadata
-        annotations = {**metadata.annotations, _RESTARTED: timestamp(now)}
-        return replace(
-            self.template, pod=replace(self.template.pod, metadata=replace(metadata, annotations=annotations))
-        )
+    def restart(self, now: float) -> Template:
+        """Turn to the current template, as after `kubectl rollout restart`."""
+        pod = self.template.pod
+        annotations = {**pod.metadata.annotations, _RESTARTED: timestamp(now)}
+        pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+        return self.turn_to(replace(self.template, pod=pod))
 
     def pod(self, revision: int) -> Pod:
         """The pod template of the revision."""

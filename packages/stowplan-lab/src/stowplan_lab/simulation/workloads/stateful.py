@@ -22,11 +22,10 @@ from random import Random
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import AlreadyExists, ApiError, NotFound
 from stowplan.kube.api.pod import PodSpec
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
-from stowplan.scheduler.framework.requests import Create
+from stowplan.kube.api.whole_numbers import share
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.owners import UPDATED, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
@@ -55,8 +54,8 @@ class StatefulSetController(WorkloadController):
     def roll_out(self, template: Template | None) -> None:
         if all(self._revision_of(name) == self._revisions.current for name in self._active):
             self._before = self._revisions.current
-        self._template = self._revisions.next_of(template, self._context.now)
-        self._revisions.turn_to(self._template)
+        revisions = self._revisions
+        self._template = revisions.turn_to(template) if template else revisions.restart(self._context.now)
         self._specs.clear()
         self._reconcile()
 
@@ -104,17 +103,21 @@ class StatefulSetController(WorkloadController):
     def _revision_at(self, index: int) -> int:
         """The revision that a pod with this ordinal should have."""
         update = self._template.update
-        return self._before if update is not None and index < update.partition else self._revisions.current
+        return (
+            self._before if update is not None and index < update.rolling_update.partition else self._revisions.current
+        )
 
     def _advance(self) -> None:
         """Replace outdated pods, starting with the highest ordinal."""
         update = self._template.update
-        if update is None or update.type_ == ON_DELETE:
+        if update is None or update.type == ON_DELETE:
             return
+        rolling = update.rolling_update
         names = [f"{self._name}-{index}" for index in range(self.replicas)]
-        _, most = update.limits(self.replicas)
-        allowed = most - sum(not self._is_available(name) for name in names)
-        for index in reversed(range(update.partition, self.replicas)):
+        most = share(rolling.max_unavailable, self.replicas, round_up=False)
+        # Parity: a percentage that rounds to zero counts as one.
+        allowed = max(1, most) - sum(not self._is_available(name) for name in names)
+        for index in reversed(range(rolling.partition, self.replicas)):
             name = names[index]
             if allowed > 0 and name in self._active and self._revision_of(name) != self._revision_at(index):
                 allowed -= 1
@@ -125,11 +128,7 @@ class StatefulSetController(WorkloadController):
 
     def _make_named(self, name: str, index: int) -> None:
         template, metadata = self._template, self._template.pod.metadata
-        try:
-            self._context.store.get(Pod, metadata.namespace, name)
-        except NotFound:
-            pass
-        else:
+        if self._context.store.find(Pod, metadata.namespace, name) is not None:
             self._look_again()
             return
         made_of = self._revisions.pod(self._revision_at(index))
@@ -155,7 +154,9 @@ class StatefulSetController(WorkloadController):
             # Claims are named after their template and the pod.
             claims = {claim.metadata.name.removesuffix(f"-{name}"): claim for claim in self._template.claims(name)}
             for claim in claims.values():
-                self._claim(claim)
+                metadata = claim.metadata
+                if self._context.store.find(PersistentVolumeClaim, metadata.namespace, metadata.name) is None:
+                    self._put(claim)
             kept = [volume for volume in spec.volumes if volume.name not in claims]
             own = [
                 Volume(
@@ -165,15 +166,6 @@ class StatefulSetController(WorkloadController):
             ]
             self._specs[name] = replace(spec, volumes=(*kept, *own))
         return self._specs[name]
-
-    def _claim(self, claim: PersistentVolumeClaim) -> None:
-        try:
-            self._context.time.write(Create(obj=claim))
-        except AlreadyExists:
-            # It exists from the start.
-            pass
-        except ApiError as error:
-            self._context.note(f"workload {self._template.workload}: {error}")
 
 
 def _index(name: str) -> int:

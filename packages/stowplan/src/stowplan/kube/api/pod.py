@@ -12,6 +12,8 @@ from stowplan.kube.api.volumes import Volume
 DEFAULT_SCHEDULER_NAME = "default-scheduler"
 #: Terminal phases.
 FINISHED = ("Succeeded", "Failed")
+#: Annotation: of two pods of a set, the one with the lower number is deleted first.
+DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 
 class ContainerPort(ApiStruct, frozen=True, kw_only=True):

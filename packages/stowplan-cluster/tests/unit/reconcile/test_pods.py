@@ -4,7 +4,7 @@ import pytest
 
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.timestamps import timestamp
-from stowplan_cluster.controllers.pods import Pod, by_deletion_order, next_availability
+from stowplan_cluster.reconcile.pods import Pod, by_deletion_order, next_availability
 
 NOW = 1_700_000_000.0
 

@@ -16,9 +16,7 @@ from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import Selector, compile_label_selector, selector_from_map
 from stowplan.kube.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.store import Stored
-from stowplan_cluster.controllers.pods import ClaimSource, Condition
+from stowplan_cluster.reconcile.pods import ClaimSource, Condition, Encoded
 
 
 class AnyObject(ApiStruct, frozen=True, kw_only=True):
@@ -87,6 +85,7 @@ class PodWithVolumes(ApiStruct, frozen=True, kw_only=True):
 # Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
 
 IntOrPercent = int | str
+JsonObject = dict[str, Any]
 
 
 class Key(NamedTuple):
@@ -260,7 +259,7 @@ class WorkloadKind(PlainStruct, Generic[W], frozen=True):
     kind: str
     struct: type[W]
 
-    def decode(self, stored: Stored) -> W:
+    def decode(self, stored: Encoded) -> W:
         return decode_json(stored.data, self.struct)
 
 

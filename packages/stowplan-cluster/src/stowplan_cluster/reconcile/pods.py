@@ -10,14 +10,13 @@ Upstream: pkg/controller/controller_utils.go (ActivePodsWithRanks), pkg/api/v1/p
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from stowplan.kube.api.affinity import Affinity
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.pod import DELETION_COST, FINISHED
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan_cluster.apiserver.store import Stored
-from stowplan_cluster.apiserver.validation.pods import DELETION_COST
 
 PODS = "pods"
 
@@ -127,7 +126,14 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
         return at is not None and at <= now
 
 
-def decode_pod(stored: Stored) -> Pod:
+class Encoded(Protocol):
+    """An object as JSON."""
+
+    @property
+    def data(self) -> bytes: ...
+
+
+def decode_pod(stored: Encoded) -> Pod:
     return decode_json(stored.data, Pod)
 
 
