@@ -10,7 +10,8 @@ from click.testing import CliRunner
 import stowplan.plugins
 from stowplan.app.cli.main import cli
 from stowplan.plugins import Reads
-from stowplan.scheduler.framework.interface import ABOUT, EXTENSION_POINTS
+from stowplan.scheduler.framework.declarations import ABOUT
+from stowplan.scheduler.framework.interface import EXTENSION_POINTS
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.paths import ROOT

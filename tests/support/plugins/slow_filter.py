@@ -1,7 +1,7 @@
 """An engine with a plugin that has more work than fits in one turn."""
 
 from stowplan.scheduler.engine.effects import Pause
-from stowplan.scheduler.framework.interface import Reads, SignPlugin
+from stowplan.scheduler.framework.declarations import Reads, SignPlugin
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.unfinished import unfinished
 from stowplan.testing import a_pod

@@ -45,8 +45,8 @@ from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders
 from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.requests import Create
 from stowplan.scheduler.framework.runtime.registry import installed_plugins, load_plugin
 from stowplan.ui.source_records import configuration_record

@@ -27,6 +27,15 @@ from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, Participan
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
+from stowplan.scheduler.framework.declarations import (
+    CountsPods,
+    Plugin,
+    Reads,
+    ReadsNoObjects,
+    ShapeSigned,
+    SignPlugin,
+    TemplateSigned,
+)
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD,
@@ -52,7 +61,6 @@ from stowplan.scheduler.framework.interface import (
     MAX_SCORE,
     MIN_SCORE,
     BindPlugin,
-    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     NodeFilterPlugin,
@@ -62,7 +70,6 @@ from stowplan.scheduler.framework.interface import (
     Placement,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
-    Plugin,
     PodExtensions,
     PodGroupAssignments,
     PodGroupInfo,
@@ -77,13 +84,8 @@ from stowplan.scheduler.framework.interface import (
     PreScorePlugin,
     ProposedAssignment,
     QueueSortPlugin,
-    Reads,
-    ReadsNoObjects,
     ReservePlugin,
     ScorePlugin,
-    ShapeSigned,
-    SignPlugin,
-    TemplateSigned,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections

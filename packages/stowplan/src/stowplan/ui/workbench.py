@@ -42,7 +42,7 @@ from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, Request, Response
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.inspection.records import encoded
 from stowplan.ui.plan import Plan, difference, plan_of
 from stowplan.ui.plan_messages import DeltaMessage, delta

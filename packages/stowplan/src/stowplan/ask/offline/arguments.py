@@ -20,7 +20,7 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.features import GateError, with_chosen
 from stowplan.scheduler.engine.context import RandomSource
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Kinds for which users might expect pods to be created; no controller does that here.

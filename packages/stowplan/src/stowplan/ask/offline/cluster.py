@@ -59,9 +59,9 @@ from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
 from stowplan.scheduler.framework.boundary import call, nothing
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.events import Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan.scheduler.framework.interface import Plugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
 from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound

@@ -28,7 +28,7 @@ from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, r
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, schedule_pod
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework

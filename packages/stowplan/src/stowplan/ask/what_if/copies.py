@@ -30,8 +30,9 @@ from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.interface import FilterPlugin, Reads
+from stowplan.scheduler.framework.interface import FilterPlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of

@@ -15,9 +15,9 @@ from typing import Any, Protocol, cast
 from msgspec.structs import replace
 
 from stowplan.drivers.hang_guard.hang_guard import stepwise
-from stowplan.scheduler.framework import interface
+from stowplan.scheduler.framework.declarations import ABOUT, CountsPods, Plugin
 from stowplan.scheduler.framework.events import ClusterEventWithHint
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.interface import NodeFilterPlugin, NodeScorePlugin, awaited
 from stowplan.scheduler.framework.runtime.answers import checked_method
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.in_tree.registry import in_tree_registry
@@ -73,7 +73,8 @@ _TEXTS = ("of_node", "of_group", "reason_text")
 _LISTS = ("obstacles", "ways_for_pod")
 
 #: The framework's own default methods do not call plugin code, except for the loops over nodes.
-_LOOPS = (interface.NodeFilterPlugin.filter, interface.NodeScorePlugin.score)
+_LOOPS = (NodeFilterPlugin.filter, NodeScorePlugin.score)
+_INTERFACE = (Plugin.__module__, NodeFilterPlugin.__module__)
 
 
 class Guard(Protocol):
@@ -124,9 +125,9 @@ def guarded_plugin(plugin: type[Plugin], guard: Guard) -> type[Plugin]:
             guarding = _stepwise if isgeneratorfunction(method) else _guarded
             members[name] = guarding(guard, plugin.name, point, method)
     if _is_own(plugin, _IN_TREE_ONLY):
-        members[_IN_TREE_ONLY] = interface.CountsPods.guaranteed_feasible_sets
+        members[_IN_TREE_ONLY] = CountsPods.guaranteed_feasible_sets
     # Explicitly, as they would be reset because of the new methods.
-    kept = (name for name in interface.ABOUT if name not in members and hasattr(plugin, name))
+    kept = (name for name in ABOUT if name not in members and hasattr(plugin, name))
     members |= {name: getattr(plugin, name) for name in kept}
     for name, point in _ASYNCHRONOUS.items():
         if _is_own(plugin, name):
@@ -153,7 +154,7 @@ def _standing_in_for(plugin: type[Plugin]) -> type:
 
 def _is_own(plugin: type[Plugin], name: str) -> bool:
     method = getattr(plugin, name, None)
-    return callable(method) and (getattr(method, "__module__", "") != interface.__name__ or method in _LOOPS)
+    return callable(method) and (getattr(method, "__module__", "") not in _INTERFACE or method in _LOOPS)
 
 
 def _guarded(guard: Guard, plugin: str, point: str, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -172,7 +173,7 @@ def _waited_for(guard: Guard, plugin: str, point: str, method: Callable[..., Any
 
     @wraps(method)
     async def waiting(*args: Any, **keys: Any) -> Any:
-        return await guard.wait(plugin, point, interface.awaited, (method, *args), keys)
+        return await guard.wait(plugin, point, awaited, (method, *args), keys)
 
     return waiting
 

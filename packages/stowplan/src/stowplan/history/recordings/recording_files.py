@@ -19,7 +19,13 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from stowplan.kube.config.config_errors import os_error_text
-from stowplan.scheduler.engine.input_log.recording import Entry, Header, RecordingError, read_entries, read_header
+from stowplan.scheduler.engine.input_log.recording import (
+    Header,
+    RecordedInput,
+    RecordingError,
+    read_entries,
+    read_header,
+)
 
 _GZIP = 31
 #: The first byte of a member, which no line starts with.
@@ -135,7 +141,7 @@ def files_of_run(path: str) -> list[str]:
     return files
 
 
-def entries_of(files: Sequence[str]) -> Iterator[Entry]:
+def entries_of(files: Sequence[str]) -> Iterator[RecordedInput]:
     """The recorded entries of all files in order; raises RecordingError."""
     for file in files:
         with opened(file) as found:

@@ -19,7 +19,7 @@ from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.dumped import objects_of
 from stowplan.scheduler.engine.effects import Effect
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.input_log.recording import Entry, Header, InterruptedCalls, Replay, outcomes_of
+from stowplan.scheduler.engine.input_log.recording import Header, InterruptedCalls, RecordedInput, Replay, outcomes_of
 from stowplan.scheduler.engine.inputs import Changes, Served
 from stowplan.scheduler.engine.written_objects import kind_named
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Step(NamedTuple):
     #: The line in the file, from 1.
     line: int
-    entry: Entry
+    entry: RecordedInput
     effects: list[Effect]
 
 

@@ -24,7 +24,7 @@ from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
 from stowplan.scheduler.engine.binding_checks import BindingChecks
 from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingCycles, BindingStage, PluginCall
 from stowplan.scheduler.engine.context import EngineContext
-from stowplan.scheduler.engine.eviction.eviction_records import Eviction, Preemption
+from stowplan.scheduler.engine.eviction.eviction_records import PlanRecord, VictimRecord
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
 from stowplan.scheduler.engine.outbox import Wakeable
@@ -154,14 +154,14 @@ class Validation:
         """Check that all waiters belong to known records; each part verifies that its records are registered."""
         outbox = self._context.outbox
         for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | GroupPatch | Eviction | PluginCall | AwaitedRequest | WorkSlices):
+            if not isinstance(waiter, PodWrites | GroupPatch | VictimRecord | PluginCall | AwaitedRequest | WorkSlices):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in outbox.alarms:
             target = alarm.target
             known = (
                 PodWrites
                 | GroupPatch
-                | Preemption
+                | PlanRecord
                 | BindingCycle
                 | PluginCall
                 | SuspendableCycle

@@ -65,7 +65,7 @@ class Activation(Protocol):
     def activate_group(self, group: str, /) -> None: ...
 
 
-class Framework(Protocol):
+class ProfileFramework(Protocol):
     """What plugins may ask of the framework of their profile."""
 
     @property
@@ -128,15 +128,15 @@ class Handle:
         self._extenders = tuple(extenders)
         #: What will take part in transactions once the profile is active; None if it already does.
         self._participants: dict[str, Participant] | None = None if in_force else {}
-        self._framework: Framework | None = None
+        self._framework: ProfileFramework | None = None
 
     @property
-    def framework(self) -> Framework:
+    def framework(self) -> ProfileFramework:
         """The profile's framework, to run other plugins. Available once all plugins are built."""
         assert self._framework is not None, "the framework is not built yet"
         return self._framework
 
-    def set_framework(self, framework: Framework) -> None:
+    def set_framework(self, framework: ProfileFramework) -> None:
         self._framework = framework
 
     @property

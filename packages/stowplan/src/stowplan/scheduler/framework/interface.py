@@ -17,151 +17,33 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Coroutine, Generator, Hashable, Mapping, Sequence
-from enum import Enum
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Pod, PodGroup
-from stowplan.kube.config.declaration import PluginDeclaration
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
-from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
-from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
-from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import CountsPods, Plugin, Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
-from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections, from_statuses
 from stowplan.scheduler.framework.requests import Ask, Bind, Done, Outcome, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
     from stowplan.scheduler.framework.explanations.preemption import Preemption
 
 
 MIN_SCORE, MAX_SCORE = 0, 100
 _WHOLE = (int, np.integer)
-
-
-class Reads(Enum):
-    """What Filter and Score depend on besides the pod. Determines what is recomputed after pods change."""
-
-    #: Node objects only.
-    NODES = "nodes"
-    #: Node objects, and the number of pods and the sum of requests on the node being judged.
-    NODE_SUMS = "node sums"
-    #: Node objects and the pods on the node being judged.
-    NODE_PODS = "node pods"
-    #: Pods on any node; the plugin reports whether its state is still valid (`CountsPods`).
-    CLUSTER_PODS = "cluster pods"
-    #: Unknown: recomputed in every cycle.
-    ANYTHING = "anything"
-
-
-#: Declaration -> the methods that it is about. A class that overrides one of these does not inherit the declaration.
-ABOUT = {
-    "aggregate_key": ("filter", "score"),
-    "batch_state": ("pre_filter", "filter", "pre_score", "score", "normalize"),
-    "by_priority_and_time": ("less",),
-    "guaranteed_feasible_sets": ("pre_filter", "filter"),
-    "ignores": ("pre_filter", "pre_score", "sign_pod", "reserve", "unreserve", "pre_bind"),
-    "in_range": ("score", "normalize"),
-    "normalizes_by_bounds": ("normalize",),
-    "pods_only_take_room": ("pre_filter", "filter", "reserve", "permit"),
-    "quorum": ("permit",),
-    "repeats": ("post_filter",),
-    "sign_version": ("sign_pod",),
-}
-
-
-class Plugin(ABC):
-    """Base class of all plugins."""
-
-    name: ClassVar[str]
-    #: What an in-tree plugin declares instead of the three attributes below. A derived plugin inherits the argument
-    #: type and the kinds, and can add to them with these attributes.
-    declaration: ClassVar[PluginDeclaration | None] = None
-    #: Class of the arguments in the configuration, such as a dataclass or msgspec struct; None passes them undecoded.
-    args_type: ClassVar[type[Any] | None] = None
-    #: Kinds that the plugin requires: it is disabled while the cluster does not serve them.
-    needs_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
-    #: Kinds that the plugin looks up if they are served.
-    reads_kinds: ClassVar[tuple[type[ApiStruct], ...]] = ()
-    #: Annotation keys that the plugin reads, of any kind. Recordings keep their values; of other annotations only the
-    #: fact that they changed.
-    reads_annotations: ClassVar[tuple[str, ...]] = ()
-    #: Trusted only as far as the plugin's interface allows (`trusted_reads`).
-    reads: Reads = Reads.ANYTHING
-    #: Whether adding a pod to a node only reduces the room for equal pods, and only on that node. The number of equal
-    #: pods that fit then does not depend on which nodes are filled first. Read for plugins whose PreFilter did not skip
-    #: the pod.
-    pods_only_take_room: ClassVar[bool] = False
-    #: Column title in score tables; "" for the plugin's name.
-    short_name: ClassVar[str] = ""
-
-    def __init__(self, args: Any, handle: Handle) -> None:
-        self.args = args
-        self.handle = handle
-
-    def __init_subclass__(cls, **keys: Any) -> None:
-        super().__init_subclass__(**keys)
-        own = vars(cls)
-        for name, methods in ABOUT.items():
-            if name not in own and hasattr(cls, name) and not own.keys().isdisjoint(methods):
-                # The default is that of the class that introduces it.
-                setattr(cls, name, next(vars(base)[name] for base in reversed(cls.__mro__) if name in vars(base)))
-
-    def ignores(self, shape: PodShape) -> bool:
-        """Whether the plugin has nothing to do for pods of the shape, so that it need not be called for them.
-
-        That is: PreFilter and PreScore return Skip, `sign_pod` returns {}, Reserve succeeds and keeps nothing outside
-        the pod's CycleState, and PreBind does nothing. Reset in a subclass that overrides one of these methods.
-        """
-        return False
-
-    def aggregate_key(self, pod: PodInfo) -> Hashable:
-        """For `Reads.NODE_SUMS`: what the result depends on besides the node. Pods with equal values share results.
-
-        A plugin that defines it reads nothing of the node but its allocatable resources, its number of pods and their
-        sums: nodes in the same state share results, too. Reset in a subclass that overrides `filter` or `score`.
-        """
-        return pod.shape
-
-    def explanation(self, inspection: Inspection) -> Explanation | None:
-        """How to explain the plugin's rejections of one pod, and what would resolve them; None: by their reasons alone.
-
-        Called by `explain` only. Import what it needs inside this method, so that scheduling does not load it.
-        """
-        return None
-
-    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        """The lookup objects that PreFilter, Filter, PreScore and Score depend on for this pod.
-
-        Called once for all pods of a signature, and for `Reads.NODE_SUMS` once for all pods with the same question, so
-        the result must be the same for these. Objects that `sign_pod` looks up and includes in its fragment can be
-        omitted. Not called for plugins with `Reads.ANYTHING`, which run in every cycle anyway.
-        """
-        return (ANY_OBJECT,)
-
-    def close(self) -> None:  # noqa: B027 - most plugins have nothing to close
-        """Release resources; called once at shutdown, or after the profile was replaced."""
-
-
-class ReadsNoObjects(Plugin):
-    """A plugin that looks up no objects besides nodes and pods, or only those that it includes in its signature."""
-
-    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        return ()
 
 
 class EnqueueExtensions(ABC):
@@ -197,33 +79,6 @@ class PreFilterPlugin(Plugin):
     @abstractmethod
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
         """Prepare the attempt. Skip disables the plugin's Filter for this pod; a rejection ends the attempt."""
-
-
-class CountsPods(Plugin):
-    """For plugins that read pods on any node (`Reads.CLUSTER_PODS`): reports whether their state is still valid."""
-
-    def filter_holds(self, state: CycleState, pod: PodInfo) -> bool:
-        """Whether PreFilter and Filter would return the same results again."""
-        return False
-
-    def score_holds(self, state: CycleState, pod: PodInfo, feasible_moved: bool) -> bool:
-        """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
-        return False
-
-    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
-        """Masks of rows: at any time, all rows of at least one of them pass Filter, except rows that got a pod since.
-
-        At any time: once `lost` nodes are gone, while their pods are placed again. None: unknown. For in-tree plugins.
-        """
-        return None
-
-    def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
-        """The results for pods of these shapes, equal to this one, that are placed one after the other.
-
-        `BatchState()`: they stay as they are, whichever nodes are feasible. None: unknown. Called after the pod was
-        filtered and scored. Other results are not checked, so only in-tree plugins may return them.
-        """
-        return None
 
 
 class PodExtensions(ABC):
@@ -460,39 +315,6 @@ class PostBindPlugin(Plugin):
     @abstractmethod
     def post_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Coroutine[Any, Any, None] | Steps:
         """Called after the pod is bound; `async def`, or a generator of steps."""
-
-
-class SignPlugin(Plugin):
-    @abstractmethod
-    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        """What the plugin reads of a pod beyond its template, as hashable values by name; {} for nothing.
-
-        The template is the pod's namespace and spec without the names of claims; labels, annotations and owner are not
-        part of it. Facts that depend on a claim's name (does the claim exist?) can stand in for the name. Pods with
-        equal templates and fragments share results. Return a rejection if the pod cannot share results.
-        """
-
-    def sign_version(self, pod: PodInfo) -> Hashable:
-        """The version of what `sign_pod` depends on beyond the pod's shape.
-
-        Pods of a shape keep their signature while it is equal. None: unknown, `sign_pod` is called for every pod. Reset
-        in a subclass that overrides `sign_pod`.
-        """
-        return None
-
-
-class ShapeSigned(SignPlugin):
-    """A plugin that reads nothing of a pod beyond its spec, labels and controller. `sign_pod` is not called."""
-
-    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any] | Status:
-        return {}
-
-
-class TemplateSigned(ShapeSigned):
-    """A plugin that reads nothing of a pod beyond its template.
-
-    Pods with different labels or claims still share results.
-    """
 
 
 class PodGroupInfo(PlainStruct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.in_tree.discovery import DeclarationError, declarations, folders
 

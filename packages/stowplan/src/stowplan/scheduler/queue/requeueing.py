@@ -55,7 +55,7 @@ class Listener(NamedTuple):
     registered: ClusterEventWithHint
 
 
-class Question(NamedTuple):
+class HintQuestion(NamedTuple):
     """The registrations to check for pods of one rejection."""
 
     listeners: tuple[Listener, ...]
@@ -88,7 +88,7 @@ class Interest:
         self.plugins = frozenset(plugin for _, plugin in self.listeners)
         self.label = event.label
 
-    def question(self, profile: str, plugins: Iterable[str], pending: frozenset[str] | set[str]) -> Question:
+    def question(self, profile: str, plugins: Iterable[str], pending: frozenset[str] | set[str]) -> HintQuestion:
         """The registrations to check for pods that these plugins rejected."""
         listeners: list[Listener] = []
         for plugin in plugins:
@@ -96,7 +96,7 @@ class Interest:
         by_shape = all(listener.registered.hint is None or listener.registered.by_shape for listener in listeners)
         named = dict.fromkeys(listener.registered.named for listener in listeners)
         each = () if None in named else tuple(n for n in named if n is not None)
-        return Question(tuple(listeners), pending, by_shape, each)
+        return HintQuestion(tuple(listeners), pending, by_shape, each)
 
 
 class Requeueing:
@@ -158,7 +158,7 @@ class Requeueing:
                     found = strategy, happened
         return found
 
-    def _ask(self, question: Question, pod: PodInfo, happened: InFlightEvent, label: str) -> Strategy:
+    def _ask(self, question: HintQuestion, pod: PodInfo, happened: InFlightEvent, label: str) -> Strategy:
         found = Strategy.SKIP
         for listener in question.listeners:
             if self._hint(listener, pod, happened, label) is Hint.SKIP:
@@ -212,7 +212,7 @@ class Requeueing:
                 yield from self._helped_of_shape(question, pods, own_key, happened, pre_check)
 
     def _helped_that_name(
-        self, question: Question, group: Group, happened: InFlightEvent, pre_check: Callable[[PodInfo], bool] | None
+        self, question: HintQuestion, group: Group, happened: InFlightEvent, pre_check: Callable[[PodInfo], bool] | None
     ) -> Iterator[tuple[QueuedPod, Strategy]]:
         """The pods of a group that name the changed object, and that the event may help."""
         label = self.interest(happened.event).label
@@ -229,7 +229,7 @@ class Requeueing:
 
     def _helped_of_shape(
         self,
-        question: Question,
+        question: HintQuestion,
         pods: Mapping[str, QueuedPod],
         own_key: str | None,
         happened: InFlightEvent,

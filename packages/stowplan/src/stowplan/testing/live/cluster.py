@@ -33,7 +33,7 @@ from stowplan.scheduler.engine.schedule_one import Attempt, Failure
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls
-from stowplan.scheduler.framework.interface import Plugin
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.requests import Create, Delete, Patch
 from stowplan.scheduler.inspection.records import StoryRecord
 from stowplan.scheduler.queue.queued_pod import QueuedPod

@@ -481,13 +481,16 @@ def test_declarations_about_methods_are_kept():
 def test_every_method_that_plugins_define_is_guarded():
     """Otherwise a new method of the interface would hang unguarded."""
     from stowplan.drivers.hang_guard import guarded_plugins
-    from stowplan.scheduler.framework import interface
+    from stowplan.scheduler.framework import declarations, interface
 
     alone = {guarded_plugins._REGISTERING, guarded_plugins._EXPLAINING, guarded_plugins._IN_TREE_ONLY}
     known = {*guarded_plugins._POINTS, *guarded_plugins._ASYNCHRONOUS, *alone}
     by_loop = {"filter_node", "score_node"}
     kinds = [
-        kind for kind in vars(interface).values() if isinstance(kind, type) and kind.__module__ == interface.__name__
+        kind
+        for module in (declarations, interface)
+        for kind in vars(module).values()
+        if isinstance(kind, type) and kind.__module__ == module.__name__
     ]
     bases = [kind for kind in kinds if issubclass(kind, Plugin) or getattr(kind, "__abstractmethods__", None)]
     methods = {

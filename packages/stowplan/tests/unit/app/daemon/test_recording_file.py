@@ -20,7 +20,7 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.engine.input_log.recorded_annotations import OTHERS
 from stowplan.scheduler.engine.inputs import Changes
-from stowplan.scheduler.framework.interface import ReadsNoObjects
+from stowplan.scheduler.framework.declarations import ReadsNoObjects
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live

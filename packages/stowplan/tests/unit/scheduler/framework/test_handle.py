@@ -8,7 +8,8 @@ from stowplan.kube.api.decode import decode_object
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import PODS_TO_ACTIVATE, CycleState, PodsToActivate
-from stowplan.scheduler.framework.interface import FilterPlugin, NodeFilterPlugin, TemplateSigned
+from stowplan.scheduler.framework.declarations import TemplateSigned
+from stowplan.scheduler.framework.interface import FilterPlugin, NodeFilterPlugin
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError, installed_plugins
 from stowplan.scheduler.framework.status import error, unresolvable, unschedulable
 from stowplan.scheduler.framework.waiting_pods import WaitingPods

@@ -29,7 +29,8 @@ from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE, Score, Scor
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchScoreState, BatchState
 from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import FilterPlugin, Plugin, Reads
+from stowplan.scheduler.framework.declarations import Plugin, Reads
+from stowplan.scheduler.framework.interface import FilterPlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 

@@ -31,8 +31,8 @@ from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.scheduler.engine.evaluation.scoring import Scored, Scoring
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.interface import Reads
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
 

@@ -20,8 +20,9 @@ from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import FEW, FilterColumn, Fold, SharedColumns
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.interface import FilterPlugin, NodeFilterPlugin, PreFilterPlugin, Reads
+from stowplan.scheduler.framework.interface import FilterPlugin, NodeFilterPlugin, PreFilterPlugin
 from stowplan.scheduler.framework.runtime.framework import Framework, PreFiltered
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status

@@ -19,7 +19,8 @@ from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import FEW, Column, Fold, ScoreColumn, SharedColumns, SumColumn
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE, PreScorePlugin, Reads, ScorePlugin
+from stowplan.scheduler.framework.declarations import Reads
+from stowplan.scheduler.framework.interface import MAX_SCORE, MIN_SCORE, PreScorePlugin, ScorePlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import measured
 from stowplan.scheduler.framework.status import Code, Status

@@ -1,17 +1,17 @@
 """Records of eviction plans in progress and of their victims.
 
-    Preemption   begun       the scheduling cycle is not finished yet
-                 clearing    nominations of less important pods to the node are cleared, one after the other
-                 others      all victims but the last are evicted, in parallel
-                 last        the last victim is evicted
-                 delayed     its evictions are refused repeatedly: wait before activating the preemptor
-                 over        kept until the victims have left
+    PlanRecord    begun       the scheduling cycle is not finished yet
+                  clearing    nominations of less important pods to the node are cleared, one after the other
+                  others      all victims but the last are evicted, in parallel
+                  last        the last victim is evicted
+                  delayed     its evictions are refused repeatedly: wait before activating the preemptor
+                  over        kept until the victims have left
 
-    Eviction     waiting     for its turn: can still be cancelled
-                 announcing  the reason is being written to the victim's status
-                 deleting
-                 reading     the outcome of the deletion is unknown: read the pod from the API server
-                 over
+    VictimRecord  waiting     for its turn: can still be cancelled
+                  announcing  the reason is being written to the victim's status
+                  deleting
+                  reading     the outcome of the deletion is unknown: read the pod from the API server
+                  over
 
 `evictions.py` advances the plans, `victim_evictions.py` the victims. A record forwards what arrives for it (an answer,
 the end of a patch, an alarm) to the one that advances it.
@@ -70,7 +70,7 @@ class Result(Enum):
     DELETED = auto()
 
 
-class Preemption(PlainStruct, eq=False, kw_only=True):
+class PlanRecord(PlainStruct, eq=False, kw_only=True):
     """A plan that is being carried out, until all its victims have left."""
 
     owner: Evictions
@@ -140,11 +140,11 @@ class Preemption(PlainStruct, eq=False, kw_only=True):
         self.owner.victim_left(self, uid)
 
 
-class Eviction(PlainStruct, eq=False):
+class VictimRecord(PlainStruct, eq=False):
     """One victim of a plan, until it is evicted or spared."""
 
     owner: VictimEvictions
-    preemption: Preemption
+    preemption: PlanRecord
     victim: PodInfo
     stage: EvictionStage = EvictionStage.WAITING
     #: The victim as of the time when its eviction began.

@@ -24,7 +24,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
-from stowplan.scheduler.engine.eviction.eviction_records import PlanStage, Preemption, Result
+from stowplan.scheduler.engine.eviction.eviction_records import PlanRecord, PlanStage, Result
 from stowplan.scheduler.engine.eviction.preemptors import preemptor_of
 from stowplan.scheduler.engine.eviction.victim_evictions import VictimEvictions, log_reprieved
 from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
@@ -59,9 +59,9 @@ class Evictions:
         #: A stopwatch, for metrics only.
         self._now = now
         #: By the preemptor's UID: plans in progress, and finished ones while a victim has not left yet.
-        self._preemptions: dict[str, Preemption] = {}
+        self._preemptions: dict[str, PlanRecord] = {}
         #: Unfinished plans, oldest first; a pod that preempts again may have several.
-        self._plans: dict[Preemption, None] = {}
+        self._plans: dict[PlanRecord, None] = {}
         #: Preemptor's UID -> number of its plans in a row that were refused.
         self._refusals: dict[str, int] = {}
 
@@ -81,7 +81,7 @@ class Evictions:
             superseded = self._preemptions.get(info.uid)
             if superseded is not None:
                 superseded.superseded = True
-        preemption = Preemption(
+        preemption = PlanRecord(
             owner=self, plan=plan, preemptor=preemptor, recorder=recorder, victims=victims, lesser=lesser
         )
         self._preemptions[preemptor.uid] = preemption
@@ -150,16 +150,16 @@ class Evictions:
         here = self._state.placed(uid)
         return here is not None and not here.terminating
 
-    def _expect_to_leave(self, preemption: Preemption, uid: str) -> None:
+    def _expect_to_leave(self, preemption: PlanRecord, uid: str) -> None:
         if self._stays(uid):
             preemption.leaving.add(uid)
             self._leaving.expect(uid, preemption)
 
-    def victim_left(self, preemption: Preemption, uid: str) -> None:
+    def victim_left(self, preemption: PlanRecord, uid: str) -> None:
         preemption.leaving.discard(uid)
         self._drop_if_over(preemption)
 
-    def _drop_if_over(self, preemption: Preemption) -> None:
+    def _drop_if_over(self, preemption: PlanRecord) -> None:
         """Release the preemptor if nothing is left to wait for; it may have another plan in progress."""
         uid = preemption.preemptor.uid
         if not preemption.running and not preemption.leaving and self._preemptions.get(uid) is preemption:
@@ -171,7 +171,7 @@ class Evictions:
 
     # -- stages of a plan ----------------------------------------------------------------------------------------------
 
-    def go_on(self, preemption: Preemption) -> None:
+    def go_on(self, preemption: PlanRecord) -> None:
         """Continue after the scheduling cycle, a cleared nomination, or the delay."""
         if preemption.stage is PlanStage.DELAYED:
             self._end(preemption)
@@ -180,7 +180,7 @@ class Evictions:
             preemption.stage, preemption.started = PlanStage.CLEARING, self._now()
         self._clear_next(preemption)
 
-    def _clear_next(self, preemption: Preemption) -> None:
+    def _clear_next(self, preemption: PlanRecord) -> None:
         """Clear the nomination of the next less important pod to the node; start evicting when there is none."""
         while preemption.lesser:
             info = preemption.lesser.popleft()
@@ -196,7 +196,7 @@ class Evictions:
             self._statuses.write(pod, nominated_node_name="")
         self._evict_others(preemption)
 
-    def nomination_written(self, preemption: Preemption, failed: Exception | None) -> None:
+    def nomination_written(self, preemption: PlanRecord, failed: Exception | None) -> None:
         info, preemption.clearing = preemption.clearing, None
         assert info is not None
         if failed is not None and not isinstance(failed, NotFound):
@@ -206,7 +206,7 @@ class Evictions:
             )
         self._outbox.at_step_end(preemption)
 
-    def _evict_others(self, preemption: Preemption) -> None:
+    def _evict_others(self, preemption: PlanRecord) -> None:
         preemption.stage = PlanStage.OTHERS
         others = preemption.victims[:-1]
         if others:
@@ -214,15 +214,15 @@ class Evictions:
         else:
             self._evict_last(preemption)
 
-    def _evict_last(self, preemption: Preemption) -> None:
+    def _evict_last(self, preemption: PlanRecord) -> None:
         preemption.stage = PlanStage.LAST
         self._evict(preemption, preemption.victims[-1:])
 
-    def _evict(self, preemption: Preemption, victims: tuple[PodInfo, ...]) -> None:
+    def _evict(self, preemption: PlanRecord, victims: tuple[PodInfo, ...]) -> None:
         preemption.unfinished = len(victims)
         self._victims.enqueue(preemption, victims)
 
-    def eviction_over(self, preemption: Preemption, victim: PodInfo, result: Result | None) -> None:
+    def eviction_over(self, preemption: PlanRecord, victim: PodInfo, result: Result | None) -> None:
         if result is Result.DELETED:
             self._expect_to_leave(preemption, victim.uid)
         preemption.unfinished -= 1
@@ -232,7 +232,7 @@ class Evictions:
         elif not preemption.unfinished:
             self._evict_last(preemption)
 
-    def _finish(self, preemption: Preemption) -> None:
+    def _finish(self, preemption: PlanRecord) -> None:
         preemption.stage = PlanStage.OVER
         self._drop_if_over(preemption)
         # The reference computes both when the task begins, and so reports successes with zero duration.
@@ -245,7 +245,7 @@ class Evictions:
         else:
             self._end(preemption)
 
-    def _retry_delay(self, preemption: Preemption) -> float:
+    def _retry_delay(self, preemption: PlanRecord) -> float:
         """The delay before activating a pod whose evictions are refused repeatedly.
 
         Activation skips the pod's backoff, and the next plan would just be refused again. In the reference, only the
@@ -263,7 +263,7 @@ class Evictions:
         # The exponent is limited, as refusals may go on for days, and a float would overflow.
         return min(2.0 ** min(before - 1, 10), MAX_RETRY_DELAY) if before else 0.0
 
-    def _end(self, preemption: Preemption) -> None:
+    def _end(self, preemption: PlanRecord) -> None:
         preemption.stage, preemption.alarm = PlanStage.OVER, None
         del self._plans[preemption]
         if preemption.stopped or not preemption.cleared or self._missed_deletion(preemption):
@@ -277,7 +277,7 @@ class Evictions:
                 result=preemption.result,
             )
 
-    def _missed_deletion(self, preemption: Preemption) -> bool:
+    def _missed_deletion(self, preemption: PlanRecord) -> bool:
         """Whether no event will wake the preemptor: its last victim was deleted while it was held back.
 
         For a victim that only the API server knows to be gone, the event is still to come.
@@ -314,7 +314,7 @@ class Evictions:
         """Restore; `ClusterState` must be loaded first."""
         for one in dumped.preemptions:
             plan = self._plan_of(one)
-            preemption = Preemption(
+            preemption = PlanRecord(
                 owner=self, plan=plan, preemptor=preemptor_of(plan), recorder=None, victims=(), lesser=deque()
             )
             preemption.stage = PlanStage.OVER
@@ -353,10 +353,10 @@ class Evictions:
             if preemption.running and preemption not in self._plans:
                 yield f"{preemption}: {preemption.stage.value}, but not among the plans"
         for alarm in self._outbox.alarms:
-            if isinstance(alarm.target, Preemption) and alarm.target.alarm is not alarm:
+            if isinstance(alarm.target, PlanRecord) and alarm.target.alarm is not alarm:
                 yield f"{alarm.target}: {alarm.target.stage.value}, but is woken at {alarm.at:.3f}"
 
-    def _problems_of_plan(self, preemption: Preemption) -> Iterator[str]:
+    def _problems_of_plan(self, preemption: PlanRecord) -> Iterator[str]:
         stage, name = preemption.stage, str(preemption)
         if stage in (PlanStage.BEGUN, PlanStage.OVER):
             yield f"{name}: {stage.value} at the end of a step"
@@ -379,7 +379,7 @@ class Evictions:
                 if (uid, preemption) not in expected:
                     yield f"{preemption}: it will not be notified that pod {uid} has left"
         for uid, listener in expected:
-            if isinstance(listener, Preemption) and not self._stays(uid):
+            if isinstance(listener, PlanRecord) and not self._stays(uid):
                 yield f"{listener}: waits for pod {uid} to leave, which is on no node or is being deleted"
         for uid in self._refusals:
             if (uid, self) not in expected:

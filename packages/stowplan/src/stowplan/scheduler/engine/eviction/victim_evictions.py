@@ -1,7 +1,7 @@
 """Evict the victims of all plans, with bounded concurrency.
 
-The state of each is its `Eviction` (`eviction_records.py`). At most `MAX_CONCURRENT_EVICTIONS` are in progress over all
-plans; the others wait, and can still be cancelled.
+The state of each is its `VictimRecord` (`eviction_records.py`). At most `MAX_CONCURRENT_EVICTIONS` are in progress over
+all plans; the others wait, and can still be cancelled.
 
 No pod is evicted in vain. Before each step, the preemptor is checked to still need the room: a pod exists, has no node,
 was not superseded there by a more important pod, and the node exists; a group exists, and is large enough. The victim
@@ -23,7 +23,13 @@ from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
-from stowplan.scheduler.engine.eviction.eviction_records import Eviction, EvictionStage, PlanStage, Preemption, Result
+from stowplan.scheduler.engine.eviction.eviction_records import (
+    EvictionStage,
+    PlanRecord,
+    PlanStage,
+    Result,
+    VictimRecord,
+)
 from stowplan.scheduler.engine.eviction.preemptors import Preemptor
 from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
 from stowplan.scheduler.framework.requests import Delete, Done, Outcome, Read, Unknown
@@ -56,10 +62,10 @@ class VictimEvictions:
         self._plans = plans
         self._statuses = statuses
         self._metrics = metrics
-        self._waiting: deque[Eviction] = deque()
-        self._at_work: dict[Eviction, None] = {}
+        self._waiting: deque[VictimRecord] = deque()
+        self._at_work: dict[VictimRecord, None] = {}
 
-    def __iter__(self) -> Iterator[Eviction]:
+    def __iter__(self) -> Iterator[VictimRecord]:
         yield from self._waiting
         yield from self._at_work
 
@@ -70,8 +76,8 @@ class VictimEvictions:
 
     # -- concurrency ---------------------------------------------------------------------------------------------------
 
-    def enqueue(self, preemption: Preemption, victims: Iterable[PodInfo]) -> None:
-        self._waiting.extend(Eviction(self, preemption, victim) for victim in victims)
+    def enqueue(self, preemption: PlanRecord, victims: Iterable[PodInfo]) -> None:
+        self._waiting.extend(VictimRecord(self, preemption, victim) for victim in victims)
         self._outbox.at_step_end(self)
 
     def on_wake(self) -> None:
@@ -82,7 +88,7 @@ class VictimEvictions:
             self._metrics.eviction_began(eviction.preemption.plugin)
             self._begin(eviction)
 
-    def _fail(self, eviction: Eviction, error: Exception) -> None:
+    def _fail(self, eviction: VictimRecord, error: Exception) -> None:
         """A failure stops the plan. Evictions in progress are completed, so that every deleted pod gets its event."""
         preemption = eviction.preemption
         preemption.stopped = preemption.refused = True
@@ -91,7 +97,7 @@ class VictimEvictions:
         )
         self._over(eviction, None)
 
-    def _over(self, eviction: Eviction, result: Result | None) -> None:
+    def _over(self, eviction: VictimRecord, result: Result | None) -> None:
         """The victim was evicted, or spared (None)."""
         preemption = eviction.preemption
         eviction.stage = EvictionStage.OVER
@@ -103,7 +109,7 @@ class VictimEvictions:
 
     # -- evicting a pod ------------------------------------------------------------------------------------------------
 
-    def _begin(self, eviction: Eviction) -> None:
+    def _begin(self, eviction: VictimRecord) -> None:
         preemption, victim = eviction.preemption, eviction.victim
         if self._stop_if_unwanted(preemption):
             self._over(eviction, None)
@@ -122,14 +128,14 @@ class VictimEvictions:
             condition = disruption_target(preemption.preemptor, here.pod)
             self._statuses.patch(here.pod, eviction, condition=condition)
 
-    def _stop_if_unwanted(self, preemption: Preemption) -> bool:
+    def _stop_if_unwanted(self, preemption: PlanRecord) -> bool:
         """Stop the plan if its room is no longer needed; return whether it is stopped."""
         preemption.stopped = preemption.stopped or preemption.superseded
         if not preemption.stopped:
             preemption.stopped = not preemption.preemptor.needs_room(self._state)
         return preemption.stopped
 
-    def _reject_binding(self, preemption: Preemption, victim: PodInfo) -> bool:
+    def _reject_binding(self, preemption: PlanRecord, victim: PodInfo) -> bool:
         """Reject the binding of a pod that is not bound yet; False if there is none, or it is too late."""
         keys = {"preemptorType": preemption.preemptor.type, "preemptor": preemption.preemptor}
         waiting = self._context.waiting_pods.get(victim.uid)
@@ -151,11 +157,11 @@ class VictimEvictions:
             _log.v(5).info(text, preemptor=preemption.preemptor, podInPreBind=victim, node=preemption.node_name)
         return rejected
 
-    def condition_written(self, eviction: Eviction, failed: Exception | None) -> None:
+    def condition_written(self, eviction: VictimRecord, failed: Exception | None) -> None:
         eviction.failed = failed
         self._outbox.at_step_end(eviction)
 
-    def announced(self, eviction: Eviction) -> None:
+    def announced(self, eviction: VictimRecord) -> None:
         """The victim's status was written, or writing it failed."""
         if isinstance(eviction.failed, NotFound):
             self._gone(eviction)
@@ -168,17 +174,17 @@ class VictimEvictions:
             metadata = eviction.known_pod.metadata
             self._ask(eviction, Delete(kind=Pod, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid))
 
-    def _ask(self, eviction: Eviction, request: Delete | Read) -> None:
+    def _ask(self, eviction: VictimRecord, request: Delete | Read) -> None:
         eviction.number = self._outbox.ask(request, eviction)
 
-    def answered(self, eviction: Eviction, outcome: Outcome) -> None:
+    def answered(self, eviction: VictimRecord, outcome: Outcome) -> None:
         eviction.number = 0
         if eviction.stage is EvictionStage.DELETING:
             self._deletion_ended(eviction, outcome)
         else:
             self._read(eviction, outcome)
 
-    def _deletion_ended(self, eviction: Eviction, outcome: Outcome) -> None:
+    def _deletion_ended(self, eviction: VictimRecord, outcome: Outcome) -> None:
         if isinstance(outcome, Done):
             self._deleted(eviction)
         elif isinstance(outcome, Unknown) or isinstance(outcome.error, Conflict):
@@ -192,7 +198,7 @@ class VictimEvictions:
         else:
             self._fail(eviction, outcome.error)
 
-    def _read(self, eviction: Eviction, outcome: Outcome) -> None:
+    def _read(self, eviction: VictimRecord, outcome: Outcome) -> None:
         """The API server returned what it has under the name of a pod whose deletion is in doubt."""
         doubt = eviction.doubt
         assert doubt is not None
@@ -205,7 +211,7 @@ class VictimEvictions:
         else:
             self._gone(eviction)
 
-    def _deleted(self, eviction: Eviction) -> None:
+    def _deleted(self, eviction: VictimRecord) -> None:
         preemption, pod = eviction.preemption, eviction.known_pod
         _log.v(2).info(
             "Preemptor Pod preempted victim Pod",
@@ -216,7 +222,7 @@ class VictimEvictions:
         self._record(preemption, pod, Result.DELETED)
         self._over(eviction, Result.DELETED)
 
-    def _gone(self, eviction: Eviction) -> None:
+    def _gone(self, eviction: VictimRecord) -> None:
         """Only the API server knows yet that the pod is gone."""
         preemption, pod = eviction.preemption, eviction.known_pod
         _log.v(2).info(
@@ -224,7 +230,7 @@ class VictimEvictions:
         )
         self._over(eviction, Result.GONE)
 
-    def _record(self, preemption: Preemption, victim: Pod, result: Result) -> None:
+    def _record(self, preemption: PlanRecord, victim: Pod, result: Result) -> None:
         if preemption.recorder is not None:
             preemption.recorder.event(
                 victim,
@@ -243,7 +249,7 @@ class VictimEvictions:
         for eviction in self._at_work:
             yield from self._problems_of_eviction(eviction)
         for number, waiter in self._outbox.awaited.items():
-            if isinstance(waiter, Eviction) and (waiter not in self._at_work or waiter.number != number):
+            if isinstance(waiter, VictimRecord) and (waiter not in self._at_work or waiter.number != number):
                 yield f"{waiter}: {waiter.stage.value}, but gets the answer to {number}"
 
     def _problems_of_turns(self) -> Iterator[str]:
@@ -256,7 +262,7 @@ class VictimEvictions:
             if eviction.stage is not EvictionStage.WAITING:
                 yield f"{eviction} waits for its turn, but is {eviction.stage.value}"
 
-    def _problems_of_eviction(self, eviction: Eviction) -> Iterator[str]:
+    def _problems_of_eviction(self, eviction: VictimRecord) -> Iterator[str]:
         stage, name = eviction.stage, str(eviction)
         if stage in (EvictionStage.WAITING, EvictionStage.OVER):
             yield f"{name}: {stage.value}, but at work"

@@ -21,12 +21,12 @@ from stowplan.scheduler.engine.evaluation.sampling import Sampling
 from stowplan.scheduler.engine.groups.group_trial import GroupTrial
 from stowplan.scheduler.engine.groups.group_trials import GroupTrials
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
+from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import (
     PodGroupPostFilterPlugin,
     PodGroupPostFilterResult,
     PodGroupPostFilterSteps,
-    Reads,
 )
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable

@@ -115,7 +115,7 @@ class Outcomes(NamedTuple):
     decisions: tuple[RecordedDecision, ...]
 
 
-class Entry(NamedTuple):
+class RecordedInput(NamedTuple):
     """One recorded input."""
 
     now: float
@@ -226,7 +226,7 @@ def _decision(action: Any) -> RecordedDecision | None:
     return RecordedDecision("evict", key, "") if action.kind is Pod else None
 
 
-def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[Entry]:
+def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[RecordedInput]:
     """Parse the lines after the header."""
     dump = header.dump
     nothing = _NOTHING_FOLLOWED if header.decides else None
@@ -241,14 +241,14 @@ def read_entries(lines: Iterable[bytes | str], header: Header) -> Iterator[Entry
         yield entry
 
 
-def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct], nothing: Outcomes | None) -> Entry:
+def _read_entry(line: bytes | str, known: dict[_Key, ApiStruct], nothing: Outcomes | None) -> RecordedInput:
     now, name, written, *more = msgspec.json.decode(line)
     interrupted = tuple(InterruptedCall(*call) for call in more[0]) if more else ()
     outcomes = nothing
     if len(more) > 1:
         checksum, decisions = more[1]
         outcomes = Outcomes(checksum, tuple(RecordedDecision(*one) for one in decisions))
-    return Entry(now, _READERS[name](written, known), interrupted, outcomes)
+    return RecordedInput(now, _READERS[name](written, known), interrupted, outcomes)
 
 
 def _is_torn(line: bytes | str) -> bool:
@@ -304,11 +304,11 @@ class Replay:
         if header.dump is not None:
             self.engine.load(header.dump)
 
-    def steps(self) -> Iterator[tuple[Entry, list[Effect]]]:
+    def steps(self) -> Iterator[tuple[RecordedInput, list[Effect]]]:
         """The effects of each input."""
         return self.steps_until(None)
 
-    def steps_until(self, moment: float | None) -> Iterator[tuple[Entry, list[Effect]]]:
+    def steps_until(self, moment: float | None) -> Iterator[tuple[RecordedInput, list[Effect]]]:
         """The steps up to and including a moment."""
         for entry in read_entries(self._lines, self.header):
             if moment is not None and entry.now > moment:

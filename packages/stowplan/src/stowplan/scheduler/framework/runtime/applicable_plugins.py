@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.framework.boundary import declares
-from stowplan.scheduler.framework.interface import PreBindPlugin, PreFilterPlugin, ReservePlugin, SignPlugin
+from stowplan.scheduler.framework.declarations import SignPlugin
+from stowplan.scheduler.framework.interface import PreBindPlugin, PreFilterPlugin, ReservePlugin
 
 
 class ApplicablePlugins(NamedTuple):

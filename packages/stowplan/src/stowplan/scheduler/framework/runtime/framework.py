@@ -27,6 +27,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.boundary import Raised, call, call_steps, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Plugin, Reads, SignPlugin
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.scheduler.framework.handle import Handle
@@ -36,16 +37,13 @@ from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
     NodePodExtensions,
-    Plugin,
     PodExtensions,
     PostFilterPlugin,
     PostFilterSteps,
     PreFilterPlugin,
     PreFilterResult,
     PreScorePlugin,
-    Reads,
     ScorePlugin,
-    SignPlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections

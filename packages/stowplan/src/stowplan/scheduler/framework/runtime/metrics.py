@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, TypeVarT
 
 from stowplan.kube.metrics.families import Counter, Histogram, HistogramVec
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.scheduler.framework.interface import Plugin, PostFilterResult
+from stowplan.scheduler.framework.declarations import Plugin
+from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.status import Code, Status
 
 if TYPE_CHECKING:

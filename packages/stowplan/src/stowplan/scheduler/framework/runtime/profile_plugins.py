@@ -15,16 +15,23 @@ from typing import TypeVar
 from stowplan.kube.config import Profile
 from stowplan.kube.config.configuration import PluginRef
 from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.declarations import (
+    CountsPods,
+    Plugin,
+    Reads,
+    ReadsNoObjects,
+    ShapeSigned,
+    SignPlugin,
+    TemplateSigned,
+)
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
     BindPlugin,
-    CountsPods,
     FilterPlugin,
     PermitPlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
-    Plugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -32,14 +39,9 @@ from stowplan.scheduler.framework.interface import (
     PreFilterPlugin,
     PreScorePlugin,
     QueueSortPlugin,
-    Reads,
-    ReadsNoObjects,
     RequestBinder,
     ReservePlugin,
     ScorePlugin,
-    ShapeSigned,
-    SignPlugin,
-    TemplateSigned,
     trusted_reads,
 )
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins

@@ -14,8 +14,9 @@ from typing import Any
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import Declarations, Kinds, PluginDeclaration
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.entry_points import entry_points
-from stowplan.scheduler.framework.interface import Plugin, extension_points
+from stowplan.scheduler.framework.interface import extension_points
 from stowplan.scheduler.framework.status import RAISED, typed
 
 #: The entry-point group under which installed packages provide plugins.

@@ -16,8 +16,9 @@ from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
 from stowplan.scheduler.framework.handle import Handle
-from stowplan.scheduler.framework.interface import Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
+from stowplan.scheduler.framework.interface import ScorePlugin
 from stowplan.scheduler.in_tree.common.args import LegacyAllocationArgs
 from stowplan.scheduler.in_tree.common.resource_scoring import capacity
 

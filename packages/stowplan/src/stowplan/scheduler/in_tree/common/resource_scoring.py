@@ -24,7 +24,7 @@ from stowplan.scheduler.cluster.view import Nodes
 _EXACT_DIVISOR = 1 << 45
 
 
-class Demands:
+class ResourceDemands:
     """The configured resources that count for a pod, and its requests."""
 
     def __init__(self, resources: Sequence[tuple[str, int]], requests: Mapping[str, int]) -> None:
@@ -41,7 +41,7 @@ class Demands:
         return not self.requested.any()
 
 
-class Capacity(PlainStruct, frozen=True, eq=False):
+class ResourceCapacity(PlainStruct, frozen=True, eq=False):
     """Allocatable of some resources over all rows, prepared as a divisor; depends on node objects alone.
 
     Arrays have the shape (resources, rows).
@@ -76,16 +76,16 @@ class Capacity(PlainStruct, frozen=True, eq=False):
         return np.stack([nodes.non_zero_requested(i) if non_zero and i < 2 else nodes.requested(i) for i in indexes])
 
 
-def capacity(nodes: Nodes, names: tuple[str, ...]) -> Capacity:
+def capacity(nodes: Nodes, names: tuple[str, ...]) -> ResourceCapacity:
     table = nodes.table
-    found: Capacity = table.memo(("capacity", names), lambda: _capacity(table, names))
+    found: ResourceCapacity = table.memo(("capacity", names), lambda: _capacity(table, names))
     return found
 
 
-def _capacity(table: NodeTable, names: tuple[str, ...]) -> Capacity:
+def _capacity(table: NodeTable, names: tuple[str, ...]) -> ResourceCapacity:
     indexes = tuple(table.resource(name) for name in names)
     allocatable = table.allocatable[list(indexes), : table.n]
     divisor = np.maximum(allocatable, 1)
     present = (allocatable > 0) | ~table.valid[: table.n]
     small = not divisor.size or int(divisor.max()) < _EXACT_DIVISOR
-    return Capacity(indexes, divisor, divisor.astype(np.float64), None if present.all() else present, small)
+    return ResourceCapacity(indexes, divisor, divisor.astype(np.float64), None if present.all() else present, small)

@@ -20,9 +20,9 @@ from stowplan.kube.api.devices import DeviceClass
 from stowplan.kube.api.meta import ResourceList
 from stowplan.kube.api.node_selectors import NODE_NAME_FIELD
 from stowplan.kube.api.quantity import format_quantity, read_quantity
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features, Wanted
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Features, Wanted
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Pick
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import DevicePick
 
 FROM_CLASS, FROM_CLAIM = "FromClass", "FromClaim"
 
@@ -42,7 +42,7 @@ class Allocating:
     def __init__(
         self,
         claim: ResourceClaim,
-        asked: Claim,
+        asked: ClaimDemand,
         *,
         node_name: str,
         features: Features,
@@ -54,7 +54,7 @@ class Allocating:
         self._features = features
         self._class_named = class_named
 
-    def allocation(self, picks: tuple[Pick, ...], world: World) -> AllocationResult:
+    def allocation(self, picks: tuple[DevicePick, ...], world: World) -> AllocationResult:
         """Raises AllocationError."""
         devices = devices_in(world)
         return AllocationResult(
@@ -65,10 +65,12 @@ class Allocating:
             node_selector=self._node_selector([devices[pick.device][1] for pick in picks]),
         )
 
-    def _wanted(self, pick: Pick) -> Wanted:
+    def _wanted(self, pick: DevicePick) -> Wanted:
         return self._asked.requests[pick.request].alternatives[pick.alternative]
 
-    def _result(self, place: int, pick: Pick, view: PoolView, pooled: PooledDevice) -> DeviceRequestAllocationResult:
+    def _result(
+        self, place: int, pick: DevicePick, view: PoolView, pooled: PooledDevice
+    ) -> DeviceRequestAllocationResult:
         wanted, device = self._wanted(pick), pooled.device
         shared = self._features.consumable_capacity and pooled.content.shareable
         consumed: ResourceList | None = None
@@ -97,7 +99,7 @@ class Allocating:
         whose = metadata.uid or f"{metadata.namespace}/{metadata.name}"
         return str(uuid5(NAMESPACE_OID, f"{whose}/{metadata.resource_version}/{self._node_name}/{place}"))
 
-    def _config(self, picks: tuple[Pick, ...]) -> Iterable[DeviceAllocationConfiguration]:
+    def _config(self, picks: tuple[DevicePick, ...]) -> Iterable[DeviceAllocationConfiguration]:
         chosen = {pick.request: self._wanted(pick) for pick in picks}
         by_class: dict[str, list[str]] = {}
         for i, request in enumerate(self._asked.requests):

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from stowplan.scheduler.cluster.arrays import Ints, Rows, Verdicts
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Claim, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, ClaimDemand, Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Usage, ViewKind, World
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer, Search, Verdict
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Search, SearchResult, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
 from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory, Seen
 
@@ -36,7 +36,7 @@ STEPS_PER_SECOND, PORTIONS_PER_SECOND = 1_000_000, 60
 _MAX_KEPT = 256
 
 _UNKNOWN, _ALL = 0, -1
-_GIVEN_UP, _UNFINISHED = Answer(Verdict.TIMED_OUT), Answer(Verdict.UNFINISHED)
+_GIVEN_UP, _UNFINISHED = SearchResult(Verdict.TIMED_OUT), SearchResult(Verdict.UNFINISHED)
 
 
 class _Known:
@@ -47,11 +47,11 @@ class _Known:
         #: Code -> verdict; 0: unknown.
         self.verdicts = np.zeros(64, np.int8)
         self.scores = np.full(64, -1, np.int64)
-        self.answers: dict[int, Answer] = {}
+        self.answers: dict[int, SearchResult] = {}
         #: Code -> an unfinished search.
         self.searches: dict[int, Search] = {}
         #: What a search can observe of a node -> its result.
-        self.seen: dict[Any, Answer] = {}
+        self.seen: dict[Any, SearchResult] = {}
         #: A bit per device that some request matches, and the number of evaluations at that time; _ALL: it is final.
         self.admitted: dict[ViewKind, tuple[int, int]] = {}
 
@@ -73,10 +73,10 @@ class Answers:
         self._features = features
         #: None: unlimited.
         self._max_steps = int(filter_timeout * STEPS_PER_SECOND) if filter_timeout > 0 else None
-        self._known: OrderedDict[tuple[Claim, ...], _Known] = OrderedDict()
+        self._known: OrderedDict[tuple[ClaimDemand, ...], _Known] = OrderedDict()
         self._selected = SelectorVerdicts(list_attributes=features.list_attributes)
 
-    def verdicts(self, claims: tuple[Claim, ...], rows: Rows) -> Verdicts:
+    def verdicts(self, claims: tuple[ClaimDemand, ...], rows: Rows) -> Verdicts:
         """The `Verdict` value for each row; rows with the same devices are searched once."""
         known = self._of(claims)
         codes = self._inventory.codes[rows]
@@ -93,19 +93,19 @@ class Answers:
         found[found == _UNKNOWN] = Verdict.UNFINISHED.value
         return found
 
-    def answer(self, claims: tuple[Claim, ...], row: int) -> Answer:
+    def answer(self, claims: tuple[ClaimDemand, ...], row: int) -> SearchResult:
         """The result for a row; devices are indexes into the row's world."""
         self.verdicts(claims, np.array([row], np.intp))
         return self._of(claims).answers.get(int(self._inventory.codes[row]), _UNFINISHED)
 
-    def scores(self, claims: tuple[Claim, ...], rows: Rows) -> Ints:
+    def scores(self, claims: tuple[ClaimDemand, ...], rows: Rows) -> Ints:
         """For each row a score for the position of the chosen alternatives; -1 without a result."""
         self.verdicts(claims, rows)
         known = self._of(claims)
         found: Ints = known.scores[self._inventory.codes[rows]]
         return found
 
-    def _of(self, claims: tuple[Claim, ...]) -> _Known:
+    def _of(self, claims: tuple[ClaimDemand, ...]) -> _Known:
         known = self._known.get(claims)
         if known is None or known.epoch != self._inventory.epoch:
             known = self._known[claims] = _Known(self._inventory.epoch)
@@ -115,7 +115,7 @@ class Answers:
         known.reserve(self._inventory.size)
         return known
 
-    def _search(self, known: _Known, claims: tuple[Claim, ...], code: int, row: int, attempt: Budget) -> None:
+    def _search(self, known: _Known, claims: tuple[ClaimDemand, ...], code: int, row: int, attempt: Budget) -> None:
         if attempt.left <= 0:
             return
         key = self._key(known, claims, self._inventory.seen(row))
@@ -132,8 +132,8 @@ class Answers:
             known.scores[code] = _score(claims, answer)
 
     def _searched(
-        self, known: _Known, claims: tuple[Claim, ...], code: int, world: World, attempt: Budget
-    ) -> Answer | None:
+        self, known: _Known, claims: tuple[ClaimDemand, ...], code: int, world: World, attempt: Budget
+    ) -> SearchResult | None:
         """None: the search has to be continued."""
         search = known.searches.pop(code, None)
         if search is None:
@@ -150,7 +150,7 @@ class Answers:
 
     # -- irrelevant devices --------------------------------------------------------------------------------------------
 
-    def _key(self, known: _Known, claims: tuple[Claim, ...], seen: Seen) -> Any:
+    def _key(self, known: _Known, claims: tuple[ClaimDemand, ...], seen: Seen) -> Any:
         """A key that is equal if the search cannot tell nodes apart.
 
         Most nodes have one pool with devices allocated as a whole.
@@ -161,7 +161,7 @@ class Answers:
                 return kind, usage.taken & self._admitted(known, claims, kind)
         return tuple((kind, _within(usage, self._admitted(known, claims, kind))) for kind, usage in seen)
 
-    def _admitted(self, known: _Known, claims: tuple[Claim, ...], kind: ViewKind) -> int:
+    def _admitted(self, known: _Known, claims: tuple[ClaimDemand, ...], kind: ViewKind) -> int:
         """A bit per device that some request may match, including unknown results and errors.
 
         Nothing is evaluated for this, as the search may never reach a device.
@@ -192,7 +192,7 @@ def _within(usage: Usage, admitted: int) -> Usage:
     return usage._replace(taken=usage.taken & admitted, shares=shares)
 
 
-def _score(claims: tuple[Claim, ...], answer: Answer) -> int:
+def _score(claims: tuple[ClaimDemand, ...], answer: SearchResult) -> int:
     chosen = {(i, pick.request): pick.alternative for i, picks in enumerate(answer.picks) for pick in picks}
     return sum(
         MAX_ALTERNATIVES - alternative

@@ -28,7 +28,12 @@ from stowplan.scheduler.in_tree.common.resource_claims import (
     pod_resource_claims,
     resource_claims_by_entry,
 )
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, ClaimProblem, Features, compile_claim
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import (
+    ClaimDemand,
+    ClaimProblem,
+    Features,
+    compile_claim,
+)
 from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
 from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import ExtendedDemand, extended_demand
 from stowplan.scheduler.in_tree.dynamic_resources.group_claims import consumer_of
@@ -60,7 +65,7 @@ class CompiledClaim:
 
     __slots__ = ("asked", "problem")
 
-    def __init__(self, asked: Claim | None, problem: str = "") -> None:
+    def __init__(self, asked: ClaimDemand | None, problem: str = "") -> None:
         self.asked = asked
         #: Why it cannot be allocated on any node; the attempt's error once a node is filtered.
         self.problem = problem

@@ -26,7 +26,7 @@ from stowplan.scheduler.framework.explanations.formatting import count, sentence
 from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 from stowplan.scheduler.framework.status import Reason
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Wanted
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Wanted
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolState, PoolView, World
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Search, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import Budget, SelectorVerdicts
@@ -51,7 +51,7 @@ class _Asked(NamedTuple):
     """An unallocated claim."""
 
     claim: ResourceClaim
-    asked: Claim
+    asked: ClaimDemand
     #: Request -> its extended resource, for a generated claim.
     resources: Mapping[str, str] = {}
 
@@ -171,7 +171,7 @@ class DynamicResourcesExplanation(Explanation):
                 return [self._problem_of(one, claims[:i], world)]
         return []
 
-    def _fits(self, claims: tuple[Claim, ...], world: World) -> bool:
+    def _fits(self, claims: tuple[ClaimDemand, ...], world: World) -> bool:
         search = Search(claims, world, features=self._plugin.features, verdicts=self._verdicts)
         answer = search.run(Budget(NODE_STEPS))
         return answer is not None and answer.verdict is Verdict.FOUND

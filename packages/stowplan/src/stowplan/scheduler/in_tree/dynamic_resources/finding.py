@@ -16,7 +16,7 @@ from stowplan.scheduler.cluster.arrays import Mask, Rows, Verdicts
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.answers import Answers
 from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands
@@ -108,6 +108,6 @@ class Finding:
         return variant(pod, {name: c for name, c in demand.extended.classes if self.lacking(view, name)[0]})
 
 
-def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[Claim, ...]:
+def asked_by(claims: tuple[CompiledClaim, ...]) -> tuple[ClaimDemand, ...]:
     """The claims that can be allocated on some node."""
     return tuple(claim.asked for claim in claims if claim.asked is not None)

@@ -33,7 +33,7 @@ from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import devices_in
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, PooledDevice, World
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Pick
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import DevicePick
 
 NOT_REFERENCED = Reason(
     "ClaimNotReferenced",
@@ -74,7 +74,7 @@ class NamedClaim(NamedTuple):
 
 
 def footprint(
-    pod: PodInfo, asked: Sequence[NamedClaim], picks: Sequence[tuple[Pick, ...]], world: World
+    pod: PodInfo, asked: Sequence[NamedClaim], picks: Sequence[tuple[DevicePick, ...]], world: World
 ) -> Footprint | None:
     """None: no device maps to resources of the node. Raises MappingError."""
     devices = devices_in(world)
@@ -123,7 +123,7 @@ def _users(pod: PodInfo, entry: str) -> Iterator[str]:
                 yield container.name
 
 
-def _resources(claim: ResourceClaim, picked: Sequence[tuple[Pick, PooledDevice]]) -> ResourceList:
+def _resources(claim: ResourceClaim, picked: Sequence[tuple[DevicePick, PooledDevice]]) -> ResourceList:
     """What the devices of a claim take of their node."""
     total: dict[str, tuple[Amount, Format]] = {}
     for pick, pooled in picked:
@@ -136,7 +136,7 @@ def _resources(claim: ResourceClaim, picked: Sequence[tuple[Pick, PooledDevice]]
 
 
 def _amount(
-    claim: ResourceClaim, pick: Pick, pooled: PooledDevice, resource: str, mapping: NodeAllocatableResourceMapping
+    claim: ResourceClaim, pick: DevicePick, pooled: PooledDevice, resource: str, mapping: NodeAllocatableResourceMapping
 ) -> tuple[Amount, Format] | None:
     """None: the mapping does not apply to this allocation."""
     multiplier = mapping.allocation_multiplier

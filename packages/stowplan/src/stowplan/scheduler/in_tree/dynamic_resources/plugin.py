@@ -25,6 +25,7 @@ from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape, group_key
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, SignPlugin
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
@@ -37,10 +38,8 @@ from stowplan.scheduler.framework.interface import (
     PreBindPreFlightResult,
     PreEnqueuePlugin,
     PreFilterPlugin,
-    Reads,
     ReservePlugin,
     ScorePlugin,
-    SignPlugin,
 )
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.requests import Steps
@@ -49,8 +48,8 @@ from stowplan.scheduler.framework.unfinished import unfinished
 from stowplan.scheduler.in_tree.common.device_classes import device_classes_read
 from stowplan.scheduler.in_tree.common.node_selection import matches_selector
 from stowplan.scheduler.in_tree.common.resource_claims import ClaimError, group_name
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, Claim, Features
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer, Verdict
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, ClaimDemand, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import SearchResult, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
 from stowplan.scheduler.in_tree.dynamic_resources.declaration import DECLARATION, DynamicResourcesArgs
 from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands, RefusedError, claim_key
@@ -71,7 +70,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import (
     users_of,
     with_statuses,
 )
-from stowplan.scheduler.in_tree.dynamic_resources.reserving import RESERVED, Reserved, Reserving
+from stowplan.scheduler.in_tree.dynamic_resources.reserving import RESERVED, ReservedDevices, Reserving
 from stowplan.scheduler.in_tree.dynamic_resources.writing import (
     deallocating,
     discarding,
@@ -294,7 +293,7 @@ class DynamicResources(
     def _timed_out(self, row: int) -> str:
         return f"node {self.handle.cluster.table.names[row]}: timed out trying to allocate devices"
 
-    def _problem_text(self, pod: PodInfo, answer: Answer, row: int) -> str:
+    def _problem_text(self, pod: PodInfo, answer: SearchResult, row: int) -> str:
         problem = answer.problem
         if problem is None:
             return self._timed_out(row)
@@ -480,7 +479,7 @@ class DynamicResources(
     # -- PreBind ------------------------------------------------------------------------------------------------------
 
     def pre_bind_pre_flight(self, state: CycleState, pod: PodInfo, node_name: str) -> PreBindPreFlightResult | Status:
-        reserved: Reserved | None = state.get(RESERVED)
+        reserved: ReservedDevices | None = state.get(RESERVED)
         if reserved is None or not reserved.claims:
             return SKIP
         return PreBindPreFlightResult(allow_parallel=True)
@@ -497,7 +496,7 @@ class DynamicResources(
         return events(self.handle, self.features) if self._enabled else ()
 
 
-def _is_prioritized(claim: Claim) -> bool:
+def _is_prioritized(claim: ClaimDemand) -> bool:
     return any(request.prioritized for request in claim.requests)
 
 

@@ -25,8 +25,8 @@ from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.requests import Create, Done, Outcome, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Status, error, unresolvable
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import Allocating, AllocationError
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Claim, Features
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Answer, Verdict
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Features
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import SearchResult, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness, awaits_conditions
 from stowplan.scheduler.in_tree.dynamic_resources.demand import Demands, RefusedError, claim_key
 from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import (
@@ -52,7 +52,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
 RESERVED = "DynamicResources/reserved"
 
 
-class Reserved(PlainStruct):
+class ReservedDevices(PlainStruct):
     """A pod's claims on its node; updated as they are written."""
 
     claims: list[ResourceClaim] = field(default_factory=list)
@@ -81,7 +81,7 @@ class Reserving:
         self._readiness = readiness
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
-        reserved = Reserved()
+        reserved = ReservedDevices()
         state.write(RESERVED, reserved)
         try:
             reserved.claims = self._demands.claims(pod)
@@ -117,7 +117,7 @@ class Reserving:
                 self._hold(pod, claim, reserved.allocations[claim_key(claim)])
         return None
 
-    def _share(self, reserved: Reserved, pod: PodInfo) -> None:
+    def _share(self, reserved: ReservedDevices, pod: PodInfo) -> None:
         """Join pending allocations of another pod of the group."""
         for claim in reserved.claims:
             allocation = None if claim.status.allocation is not None else self._demands.shared(pod, claim)
@@ -134,7 +134,12 @@ class Reserving:
         self._cluster.in_flight.hold(_flight_key(pod, claim), replace(claim, metadata=metadata, status=status), pod.uid)
 
     def _allocate(
-        self, reserved: Reserved, waiting: list[ResourceClaim], asked: tuple[Claim, ...], answer: Answer, row: int
+        self,
+        reserved: ReservedDevices,
+        waiting: list[ResourceClaim],
+        asked: tuple[ClaimDemand, ...],
+        answer: SearchResult,
+        row: int,
     ) -> None:
         world = self._finding.inventory.world(row)
         for claim, of_claim, picks in zip(waiting, asked, answer.picks, strict=True):
@@ -151,7 +156,7 @@ class Reserving:
         return self._cluster.objects.get(DeviceClass, name)
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        reserved: Reserved | None = state.get(RESERVED)
+        reserved: ReservedDevices | None = state.get(RESERVED)
         if reserved is None:
             return
         state.delete(RESERVED)
@@ -168,7 +173,7 @@ class Reserving:
                 self._handle.carry_out(unreserving(claim, pod.uid))
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
-        reserved: Reserved | None = state.get(RESERVED)
+        reserved: ReservedDevices | None = state.get(RESERVED)
         if reserved is None:
             return None
         writer = ClaimWriter(self._cluster, self._readiness, pod=pod)
@@ -191,7 +196,7 @@ class Reserving:
             observe_wait(self._handle.metrics, self._handle.profile_name, reserved.claims, waited)
         return error(str(waited.problem)) if waited.problem is not None else None
 
-    def _write_claims(self, reserved: Reserved, writer: ClaimWriter, pod: PodInfo) -> Steps:
+    def _write_claims(self, reserved: ReservedDevices, writer: ClaimWriter, pod: PodInfo) -> Steps:
         in_flight = self._cluster.in_flight
         for i, claim in enumerate(reserved.claims):
             if is_reserved(claim, pod, of_groups=self._features.group_claims):
@@ -210,7 +215,7 @@ class Reserving:
             in_flight.wrote(written, created=written.metadata.name == reserved.stored)
         return None
 
-    def _write_pod_status(self, reserved: Reserved, pod: PodInfo) -> Steps:
+    def _write_pod_status(self, reserved: ReservedDevices, pod: PodInfo) -> Steps:
         """Write to the pod's status what the kubelet cannot derive from the claims."""
         if reserved.extended is not None:
             outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
@@ -226,7 +231,7 @@ class Reserving:
 
     def _written(
         self,
-        reserved: Reserved,
+        reserved: ReservedDevices,
         writer: ClaimWriter,
         claim: ResourceClaim,
         allocation: AllocationResult | None,
@@ -241,7 +246,7 @@ class Reserving:
         return (yield from writer.write(claim, allocation, consumer))
 
     def _store(
-        self, reserved: Reserved, place: int, pod: PodInfo, allocation: AllocationResult
+        self, reserved: ReservedDevices, place: int, pod: PodInfo, allocation: AllocationResult
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         """Store the generated claim; raises WriteError."""
         made_up = reserved.claims[place]

@@ -16,7 +16,8 @@ from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
+from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
+from stowplan.scheduler.framework.interface import MAX_SCORE, ScorePlugin
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.image_locality.declaration import DECLARATION
 

@@ -30,18 +30,16 @@ from stowplan.scheduler.cluster.terms import HeldTerm, PodTerm, Role, domain_sum
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import CountsPods, Reads, SignPlugin
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
-    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     PodExtensions,
     PreFilterPlugin,
     PreScorePlugin,
-    Reads,
     ScorePlugin,
-    SignPlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections

@@ -18,7 +18,8 @@ from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import MAX_SCORE, Reads, ReadsNoObjects, ScorePlugin, SignPlugin
+from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, SignPlugin
+from stowplan.scheduler.framework.interface import MAX_SCORE, ScorePlugin
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.common.annotations import PREFER_AVOID_PODS
 from stowplan.scheduler.in_tree.legacy_node_prefer_avoid_pods.declaration import DECLARATION

@@ -25,6 +25,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.terms import PodTerm
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, ShapeSigned
 from stowplan.scheduler.framework.events import NODE, POD, SERVICE, Action, ClusterEventWithHint, on
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -33,9 +34,7 @@ from stowplan.scheduler.framework.interface import (
     FilterPlugin,
     PodExtensions,
     PreFilterPlugin,
-    Reads,
     ScorePlugin,
-    ShapeSigned,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections

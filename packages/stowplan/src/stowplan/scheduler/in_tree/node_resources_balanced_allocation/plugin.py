@@ -13,10 +13,11 @@ from stowplan.scheduler.cluster.arrays import Floats, Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
 from stowplan.scheduler.framework.handle import Handle
-from stowplan.scheduler.framework.interface import PreScorePlugin, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
+from stowplan.scheduler.framework.interface import PreScorePlugin, ScorePlugin
 from stowplan.scheduler.framework.status import SKIP, Status
-from stowplan.scheduler.in_tree.common.resource_scoring import Capacity, Demands, capacity
+from stowplan.scheduler.in_tree.common.resource_scoring import ResourceCapacity, ResourceDemands, capacity
 from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration import (
     DECLARATION,
     NodeResourcesBalancedAllocationArgs,
@@ -49,17 +50,17 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
             found = pod.shape.template.remember("balance question", 0, tuple(pod.shape.used_by_any_name.items()))
         return found
 
-    def _demands(self, pod: PodInfo) -> Demands:
-        found: Demands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
+    def _demands(self, pod: PodInfo) -> ResourceDemands:
+        found: ResourceDemands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
             # Parity: a resource that nodes do not count (storage) does not affect the balance, but is a request of the
             # pod.
-            found = Demands(self._resources, pod.shape.used_by_any_name)
+            found = ResourceDemands(self._resources, pod.shape.used_by_any_name)
             pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
-        demands: Demands | None = state.get(PRE_SCORE_KEY)
+        demands: ResourceDemands | None = state.get(PRE_SCORE_KEY)
         if demands is None:
             # PreScore did not run because the profile omits it.
             demands = self._demands(pod)
@@ -79,7 +80,7 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         return scores
 
 
-def _shares(nodes: Nodes, of: Capacity, demands: Demands) -> Floats:
+def _shares(nodes: Nodes, of: ResourceCapacity, demands: ResourceDemands) -> Floats:
     """The used share of each resource without and with the pod; shape (2, resources, nodes)."""
     used, allocatable = of.used(nodes, non_zero=False), nodes.take(of.as_float)
     shares = np.empty((2, *used.shape))

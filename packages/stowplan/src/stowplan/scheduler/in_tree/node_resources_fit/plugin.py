@@ -19,6 +19,7 @@ from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, TemplateSigned
 from stowplan.scheduler.framework.events import (
     DEVICE_CLASS,
     NODE,
@@ -39,15 +40,13 @@ from stowplan.scheduler.framework.interface import (
     PodGroupInfo,
     PreFilterPlugin,
     PreScorePlugin,
-    Reads,
     ScorePlugin,
-    TemplateSigned,
 )
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.device_classes import device_class_of, device_classes_read
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
-from stowplan.scheduler.in_tree.common.resource_scoring import Capacity, Demands, capacity
+from stowplan.scheduler.in_tree.common.resource_scoring import ResourceCapacity, ResourceDemands, capacity
 from stowplan.scheduler.in_tree.common.shape_score import ShapePoints, mean_of_positive
 from stowplan.scheduler.in_tree.node_resources_fit.declaration import DECLARATION, NodeResourcesFitArgs
 
@@ -162,20 +161,20 @@ class NodeResourcesFit(
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> None:
         state.write(PRE_SCORE_KEY, self._demands(pod))
 
-    def _demands(self, pod: PodInfo) -> Demands:
-        found: Demands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
+    def _demands(self, pod: PodInfo) -> ResourceDemands:
+        found: ResourceDemands | None = pod.shape.template.memo(PRE_SCORE_KEY, self._resources)
         if found is None:
-            found = Demands(self._resources, pod.shape.scoring_requests)
+            found = ResourceDemands(self._resources, pod.shape.scoring_requests)
             pod.shape.template.remember(PRE_SCORE_KEY, self._resources, found)
         return found
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         if not self._resources:
             return error("resources not found")
-        asked: Demands | None = state.get(PRE_SCORE_KEY)
+        asked: ResourceDemands | None = state.get(PRE_SCORE_KEY)
         return self._score(nodes, self._demands(pod) if asked is None else asked)
 
-    def _requested_to_capacity_ratio(self, nodes: Nodes, asked: Demands) -> Ints:
+    def _requested_to_capacity_ratio(self, nodes: Nodes, asked: ResourceDemands) -> Ints:
         assert self._curve is not None
         of = capacity(nodes, asked.names)
         taken = np.minimum(of.used(nodes, non_zero=True) + asked.requested, nodes.take(of.divisor))
@@ -269,7 +268,7 @@ def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: Devic
     return queue_if(extended in wanted and extended != (old.spec.extended_resource_name or ""))
 
 
-def least_allocated(nodes: Nodes, asked: Demands) -> Ints:
+def least_allocated(nodes: Nodes, asked: ResourceDemands) -> Ints:
     """Lower utilization scores higher."""
     of = capacity(nodes, asked.names)
     taken = of.used(nodes, non_zero=True) + asked.requested
@@ -279,7 +278,7 @@ def least_allocated(nodes: Nodes, asked: Demands) -> Ints:
     return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def most_allocated(nodes: Nodes, asked: Demands) -> Ints:
+def most_allocated(nodes: Nodes, asked: ResourceDemands) -> Ints:
     """Higher utilization scores higher."""
     of = capacity(nodes, asked.names)
     taken = of.used(nodes, non_zero=True) + asked.requested
@@ -287,7 +286,7 @@ def most_allocated(nodes: Nodes, asked: Demands) -> Ints:
     return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
-def _weighted_mean(nodes: Nodes, asked: Demands, of: Capacity, scores: Ints) -> Ints:
+def _weighted_mean(nodes: Nodes, asked: ResourceDemands, of: ResourceCapacity, scores: Ints) -> Ints:
     """Mean over the resources that a node has, truncated to an integer."""
     if asked.weights == (1, 1) and of.present is None:
         halved: Ints = (scores[0] + scores[1]) >> 1

@@ -18,14 +18,9 @@ from stowplan.kube.api.types import Node, Pod, Taint
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
 from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
-from stowplan.scheduler.framework.interface import (
-    EnqueueExtensions,
-    FilterPlugin,
-    Reads,
-    ReadsNoObjects,
-    TemplateSigned,
-)
+from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod

@@ -29,7 +29,7 @@ from stowplan.scheduler.cluster.columns import grown
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.volumes import VolumeUse
 from stowplan.scheduler.framework.status import Status
-from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, Found, behind
+from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, VolumeBehind, behind
 
 #: Represents a missing limit.
 UNLIMITED = np.iinfo(np.int64).max
@@ -83,9 +83,9 @@ class AttachedVolumes:
         #: Versions of the mounted volumes, the objects and the nodes at the last update.
         self._stamp: tuple[int, int, int] | None = None
         self._positions: dict[type[Any], int] = {}
-        self._behind: dict[VolumeUse, Found] = {}
+        self._behind: dict[VolumeUse, VolumeBehind] = {}
         #: Resolutions of uses that need not be on any row, valid for one version of the objects.
-        self._fresh: dict[VolumeUse, Found] = {}
+        self._fresh: dict[VolumeUse, VolumeBehind] = {}
         self._fresh_of = -1
         self._rows_with: dict[VolumeUse, set[int]] = defaultdict(set)
         #: (type, key) -> uses whose resolution depends on the object.
@@ -147,12 +147,12 @@ class AttachedVolumes:
         """Volumes attached to the row's node, whether or not a pod uses them."""
         return self._attached_on(self._cluster.table.names[row])
 
-    def behind(self, use: VolumeUse) -> Found:
+    def behind(self, use: VolumeUse) -> VolumeBehind:
         """The resolution of a use."""
         found = self._behind.get(use)
         return self._looked_up(use) if found is None else found
 
-    def _looked_up(self, use: VolumeUse) -> Found:
+    def _looked_up(self, use: VolumeUse) -> VolumeBehind:
         """The resolution for a pod that is not on its node yet."""
         version = self._objects.total_version
         if self._fresh_of != version or len(self._fresh) >= _MAX_FRESH:
@@ -270,7 +270,7 @@ class AttachedVolumes:
 
     # -- resolution of uses --------------------------------------------------------------------------------------------
 
-    def _look(self, use: VolumeUse) -> Found:
+    def _look(self, use: VolumeUse) -> VolumeBehind:
         """Resolve a use and record the objects that the result depends on."""
         old, new = self._behind.get(use), self._looked_up(use)
         if old is not None:
@@ -414,7 +414,7 @@ def limits_of(node: CSINode | None) -> dict[str, int]:
     }
 
 
-def _read(use: VolumeUse, found: Found) -> Iterable[tuple[type[Any], str]]:
+def _read(use: VolumeUse, found: VolumeBehind) -> Iterable[tuple[type[Any], str]]:
     """The objects that were read to resolve a use."""
     if use.claim is not None:
         yield PersistentVolumeClaim, f"{use.namespace}/{use.claim}"

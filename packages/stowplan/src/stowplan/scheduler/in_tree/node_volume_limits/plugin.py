@@ -25,25 +25,17 @@ from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import CountsPods, Reads, ReadsNoObjects, SignPlugin
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
-from stowplan.scheduler.framework.interface import (
-    CountsPods,
-    EnqueueExtensions,
-    FilterPlugin,
-    PodExtensions,
-    PreFilterPlugin,
-    Reads,
-    ReadsNoObjects,
-    SignPlugin,
-)
+from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PodExtensions, PreFilterPlugin
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status
 from stowplan.scheduler.in_tree.node_volume_limits.columns import AttachedVolumes
 from stowplan.scheduler.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.scheduler.in_tree.node_volume_limits.hints import events
-from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, Found
+from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, VolumeBehind
 
 if TYPE_CHECKING:
     from stowplan.scheduler.framework.explanations.explanation import Explanation
@@ -325,7 +317,7 @@ class NodeVolumeLimits(
         return events()
 
 
-def _by_driver(found: Iterable[Found]) -> Volumes | Status:
+def _by_driver(found: Iterable[VolumeBehind]) -> Volumes | Status:
     """Distinct volumes by driver, or the first problem."""
     volumes: Volumes = {}
     for behind in found:

@@ -37,7 +37,7 @@ class CsiVolume(NamedTuple):
     pending_for: str = ""
 
 
-class Found(NamedTuple):
+class VolumeBehind(NamedTuple):
     """The result of resolving a use to a CSI volume."""
 
     #: None: nothing to count.
@@ -53,21 +53,21 @@ class Found(NamedTuple):
     class_name: str = ""
 
 
-NOTHING = Found()
+NOTHING = VolumeBehind()
 
 
-def behind(use: VolumeUse, objects: ObjectStore) -> Found:
+def behind(use: VolumeUse, objects: ObjectStore) -> VolumeBehind:
     if use.claim is None:
         return _inline(use)
     if not use.claim:
-        return Found(problem=error("PersistentVolumeClaim had no name"))
+        return VolumeBehind(problem=error("PersistentVolumeClaim had no name"))
     claim = objects.get(PersistentVolumeClaim, f"{use.namespace}/{use.claim}")
     if claim is None:
         reason = CLAIM_MISSING.of(namespace=use.namespace, claim=use.claim)
-        return Found(problem=unresolvable(reason), missing=True)
+        return VolumeBehind(problem=unresolvable(reason), missing=True)
     if use.owner is not None and not _is_owned_by(claim, use.owner[1]):
         of, pod = f"{use.namespace}/{use.claim}", f"{use.namespace}/{use.owner[0]}"
-        return Found(problem=error(f"PVC {of} was not created for pod {pod} (pod is not owner)"))
+        return VolumeBehind(problem=error(f"PVC {of} was not created for pod {pod} (pod is not owner)"))
     return _of_claim(claim, f"{use.namespace}/{use.claim}", objects)
 
 
@@ -76,7 +76,7 @@ def _is_owned_by(claim: PersistentVolumeClaim, uid: str) -> bool:
     return owner is not None and owner.uid == uid
 
 
-def _inline(use: VolumeUse) -> Found:
+def _inline(use: VolumeUse) -> VolumeBehind:
     assert use.disk is not None
     migration = migration_of(use.disk)
     if migration is None or not migration.counted:
@@ -84,41 +84,41 @@ def _inline(use: VolumeUse) -> Found:
     try:
         attached = inline_handle(use.disk, use.namespace)
     except TranslationError as problem:
-        return Found(migrated=True, problem=error(problem))
+        return VolumeBehind(migrated=True, problem=error(problem))
     # Parity: for an inline volume an empty handle is valid, too.
-    return Found(None if attached is None else CsiVolume(*attached), migrated=True)
+    return VolumeBehind(None if attached is None else CsiVolume(*attached), migrated=True)
 
 
-def _of_claim(claim: PersistentVolumeClaim, key: str, objects: ObjectStore) -> Found:
+def _of_claim(claim: PersistentVolumeClaim, key: str, objects: ObjectStore) -> VolumeBehind:
     name = claim.spec.volume_name
     volume = objects.get(PersistentVolume, name) if name else None
     if volume is None:
         return _provisioned(claim, key, objects)._replace(volume_name=name)
     if volume.spec.csi is not None:
-        return Found(_named(volume.spec.csi.driver, volume.spec.csi.volume_handle), volume_name=name)
+        return VolumeBehind(_named(volume.spec.csi.driver, volume.spec.csi.volume_handle), volume_name=name)
     migration = migration_of(volume)
     if migration is None or not migration.counted:
-        return Found(volume_name=name)
+        return VolumeBehind(volume_name=name)
     try:
         handle = migration.handle(volume)
     except TranslationError:
-        return Found(volume_name=name)
-    return Found(_named(migration.driver, handle), migrated=True, volume_name=name)
+        return VolumeBehind(volume_name=name)
+    return VolumeBehind(_named(migration.driver, handle), migrated=True, volume_name=name)
 
 
 def _named(driver: str, handle: str) -> CsiVolume | None:
     return CsiVolume(driver, handle) if driver and handle else None
 
 
-def _provisioned(claim: PersistentVolumeClaim, key: str, objects: ObjectStore) -> Found:
+def _provisioned(claim: PersistentVolumeClaim, key: str, objects: ObjectStore) -> VolumeBehind:
     """The volume that the claim's class will provision."""
     class_name = class_name_of(claim)
     storage_class = objects.get(StorageClass, class_name) if class_name else None
     if storage_class is None:
-        return Found(class_name=class_name)
+        return VolumeBehind(class_name=class_name)
     migration = migration_of_provisioner(storage_class.provisioner)
     if migration is not None and not migration.counted:
-        return Found(class_name=class_name)
+        return VolumeBehind(class_name=class_name)
     driver = storage_class.provisioner if migration is None else migration.driver
     made = CsiVolume(driver, "", key) if driver else None
-    return Found(made, migrated=migration is not None, class_name=class_name)
+    return VolumeBehind(made, migrated=migration is not None, class_name=class_name)

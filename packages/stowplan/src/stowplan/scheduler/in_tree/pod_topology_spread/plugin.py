@@ -28,19 +28,16 @@ from stowplan.scheduler.cluster.terms import PodTerm
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import CountsPods, Reads, ReadsNoObjects, SignPlugin
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
-    CountsPods,
     EnqueueExtensions,
     FilterPlugin,
     PodExtensions,
     PreFilterPlugin,
     PreScorePlugin,
-    Reads,
-    ReadsNoObjects,
     ScorePlugin,
-    SignPlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections

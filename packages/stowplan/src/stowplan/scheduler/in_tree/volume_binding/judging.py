@@ -52,7 +52,7 @@ class Provision(NamedTuple):
     room: Room | None
 
 
-class Judgement(PlainStruct):
+class ClaimJudgement(PlainStruct):
     """The result for a pod's claims on all rows."""
 
     n: int
@@ -88,9 +88,9 @@ class Judge:
         #: In-tree plugin -> the migrated rows, and what they were computed from.
         self._migrated: dict[str, tuple[ObjectWatch, int, Mask]] = {}
 
-    def judge(self, claims: PodClaims) -> Judgement:
+    def judge(self, claims: PodClaims) -> ClaimJudgement:
         """`Volumes` and `NodeSets` must be up to date."""
-        found = Judgement(self._cluster.table.n)
+        found = ClaimJudgement(self._cluster.table.n)
         self._bound(claims.bound, found)
         if claims.delayed:
             self._delayed(claims.delayed, found)
@@ -98,7 +98,7 @@ class Judge:
 
     # -- bound claims -------------------------------------------------------------------------------------------------
 
-    def _bound(self, volumes: tuple[BoundVolume, ...], found: Judgement) -> None:
+    def _bound(self, volumes: tuple[BoundVolume, ...], found: ClaimJudgement) -> None:
         # A node is rejected for the first volume that it does not match.
         left = np.ones(found.n, np.bool_)
         for volume in volumes:
@@ -132,7 +132,7 @@ class Judge:
 
     # -- waiting claims ------------------------------------------------------------------------------------------------
 
-    def _delayed(self, claims: tuple[DelayedClaim, ...], found: Judgement) -> None:
+    def _delayed(self, claims: tuple[DelayedClaim, ...], found: ClaimJudgement) -> None:
         elsewhere = self._elsewhere(claims, found.n)
         left = np.ones(found.n, np.bool_)
         if elsewhere is not None:
@@ -183,7 +183,7 @@ class Judge:
             open_rows &= ~usable
         return picked
 
-    def _unprovisioned(self, claim: DelayedClaim, place: int, rows: Mask, found: Judgement) -> Mask:
+    def _unprovisioned(self, claim: DelayedClaim, place: int, rows: Mask, found: ClaimJudgement) -> Mask:
         """Those of these rows on which no volume is provisioned for the claim."""
         name = claim.wanted.class_name
         storage_class = self._cluster.objects.get(StorageClass, name) if name else None

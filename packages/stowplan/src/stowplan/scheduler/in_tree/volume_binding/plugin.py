@@ -26,6 +26,7 @@ from stowplan.scheduler.cluster.objects import ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, SignPlugin
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -35,10 +36,8 @@ from stowplan.scheduler.framework.interface import (
     PreBindPreFlightResult,
     PreFilterPlugin,
     PreScorePlugin,
-    Reads,
     ReservePlugin,
     ScorePlugin,
-    SignPlugin,
 )
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.requests import Steps
@@ -53,7 +52,7 @@ from stowplan.scheduler.in_tree.volume_binding.claims import (
 )
 from stowplan.scheduler.in_tree.volume_binding.declaration import DECLARATION, VolumeBindingArgs
 from stowplan.scheduler.in_tree.volume_binding.hints import events
-from stowplan.scheduler.in_tree.volume_binding.judging import NO_VOLUME, Judge, Judgement, migrated_nodes
+from stowplan.scheduler.in_tree.volume_binding.judging import NO_VOLUME, ClaimJudgement, Judge, migrated_nodes
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.provisioning import Provisioning, capacities_of
 from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved, assume, assume_provision, give_back
@@ -76,7 +75,7 @@ class _State(PlainStruct):
 
     claims: PodClaims
     #: The result for the claims, and what it depends on.
-    judgement: Judgement | None = None
+    judgement: ClaimJudgement | None = None
     stamp: tuple[int, ...] = ()
     watch: ObjectWatch | None = None
 
@@ -197,7 +196,7 @@ class VolumeBinding(
         claims = self.claims(pod)
         return claims if isinstance(claims, Status) else _State(compiled(claims))
 
-    def _judgement(self, known: _State) -> Judgement:
+    def _judgement(self, known: _State) -> ClaimJudgement:
         """The current result for the claims on all nodes."""
         self.volumes.refresh()
         self.node_sets.refresh()

@@ -19,7 +19,7 @@ from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.in_tree.common.args import UtilizationShapePoint
 from stowplan.scheduler.in_tree.common.shape_score import ShapePoints
 from stowplan.scheduler.in_tree.volume_binding.claims import DelayedClaim
-from stowplan.scheduler.in_tree.volume_binding.judging import Judgement
+from stowplan.scheduler.in_tree.volume_binding.judging import ClaimJudgement
 from stowplan.scheduler.in_tree.volume_binding.provisioning import Room
 from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volumes
 
@@ -35,7 +35,7 @@ class Scorer:
     def __init__(self, shape: Sequence[UtilizationShapePoint]) -> None:
         self._points = ShapePoints.scaled(shape)
 
-    def scores(self, claims: Sequence[DelayedClaim], judgement: Judgement, volumes: Volumes) -> Ints:
+    def scores(self, claims: Sequence[DelayedClaim], judgement: ClaimJudgement, volumes: Volumes) -> Ints:
         """The score of every row; arbitrary for rejected rows."""
         columns: list[Ints] = []
         matched, provided = list(judgement.matched), []

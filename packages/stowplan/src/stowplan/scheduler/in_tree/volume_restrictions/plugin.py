@@ -21,6 +21,7 @@ from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
+from stowplan.scheduler.framework.declarations import Reads, SignPlugin
 from stowplan.scheduler.framework.events import NODE, POD, PVC, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
@@ -28,8 +29,6 @@ from stowplan.scheduler.framework.interface import (
     PodExtensions,
     PreFilterPlugin,
     PreFilterResult,
-    Reads,
-    SignPlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Entry, Rejections

@@ -21,15 +21,9 @@ from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, SignPlugin
 from stowplan.scheduler.framework.events import ClusterEventWithHint
-from stowplan.scheduler.framework.interface import (
-    EnqueueExtensions,
-    FilterPlugin,
-    PreFilterPlugin,
-    Reads,
-    ReadsNoObjects,
-    SignPlugin,
-)
+from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, unresolvable
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of

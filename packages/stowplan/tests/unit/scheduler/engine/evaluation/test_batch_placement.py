@@ -16,7 +16,7 @@ from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.evaluation import batch_placement as batch_placement_module
 from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import CountsPods
+from stowplan.scheduler.framework.declarations import CountsPods
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework

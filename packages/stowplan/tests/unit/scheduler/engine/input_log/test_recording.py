@@ -21,9 +21,9 @@ from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.scheduler.engine.input_log.recording import (
     LINES_AT_A_TIME,
     SECONDS_AT_A_TIME,
-    Entry,
     Header,
     InterruptedCall,
+    RecordedInput,
     Recording,
     RecordingError,
     Replay,
@@ -187,7 +187,7 @@ def test_the_same_name_of_another_kind_is_another_object():
 
 def test_interrupted_plugin_calls_are_recorded_with_their_input():
     calls = (InterruptedCall(2, "too long"), InterruptedCall(5, "too long, too"))
-    assert read(Lines((Schedule(), 1.0, list(calls)))) == [Entry(1.0, Schedule(), calls)]
+    assert read(Lines((Schedule(), 1.0, list(calls)))) == [RecordedInput(1.0, Schedule(), calls)]
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------

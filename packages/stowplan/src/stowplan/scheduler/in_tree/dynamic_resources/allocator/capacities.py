@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stowplan.kube.api.quantity import NANO
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, Capacity, CapacityPolicy
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, CapacityPolicy, DeviceCapacity
 
 
-def consumption(wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity]) -> dict[str, Amount] | None:
+def consumption(wanted: Mapping[str, Amount], capacities: Mapping[str, DeviceCapacity]) -> dict[str, Amount] | None:
     """The consumed amount of every capacity of a device; None: the device cannot satisfy the request."""
     if any(name not in capacities for name in wanted):
         return None
@@ -24,7 +24,7 @@ def consumption(wanted: Mapping[str, Amount], capacities: Mapping[str, Capacity]
     return found
 
 
-def _need(wanted: Amount | None, capacity: Capacity) -> Amount:
+def _need(wanted: Amount | None, capacity: DeviceCapacity) -> Amount:
     policy = capacity.policy
     if wanted is None:
         return capacity.value if policy is None or policy.default is None else policy.default

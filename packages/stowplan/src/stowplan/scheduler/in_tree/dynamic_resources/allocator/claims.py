@@ -69,13 +69,13 @@ class Wanted(NamedTuple):
     capacity: tuple[tuple[str, Amount], ...]
 
 
-class Request(NamedTuple):
+class RequestDemand(NamedTuple):
     #: A single one for an exact request.
     alternatives: tuple[Wanted, ...]
     prioritized: bool
 
 
-class Constraint(NamedTuple):
+class AttributeConstraint(NamedTuple):
     #: Names of requests and of `request/alternative`; empty: all.
     requests: frozenset[str]
     attribute: str
@@ -86,9 +86,9 @@ class Constraint(NamedTuple):
         return not self.requests or wanted.parent in self.requests or wanted.full_name in self.requests
 
 
-class Claim(NamedTuple):
-    requests: tuple[Request, ...]
-    constraints: tuple[Constraint, ...]
+class ClaimDemand(NamedTuple):
+    requests: tuple[RequestDemand, ...]
+    constraints: tuple[AttributeConstraint, ...]
 
 
 class ClaimProblem(ValueError):
@@ -104,7 +104,7 @@ class _Compiler:
         self._class_named = class_named
         self._title = f"claim {claim.metadata.namespace}/{claim.metadata.name}"
 
-    def compiled(self) -> Claim:
+    def compiled(self) -> ClaimDemand:
         devices = self._claim.spec.devices
         requests = []
         for request in devices.requests:
@@ -116,7 +116,7 @@ class _Compiler:
                 request.exactly,
             )
             requests.append(
-                Request(tuple(self._wanted(request.name, a) for a in alternatives), bool(request.first_available))
+                RequestDemand(tuple(self._wanted(request.name, a) for a in alternatives), bool(request.first_available))
             )
         constraints = []
         for i, constraint in enumerate(devices.constraints):
@@ -125,8 +125,8 @@ class _Compiler:
             if attribute is None or (distinct and not self._features.knows_distinct):
                 text = "empty constraint (unsupported constraint type?)"
                 raise ClaimProblem(f"{self._title}, constraint #{i}: {text}")
-            constraints.append(Constraint(frozenset(constraint.requests), attribute, distinct))
-        return Claim(tuple(requests), tuple(constraints))
+            constraints.append(AttributeConstraint(frozenset(constraint.requests), attribute, distinct))
+        return ClaimDemand(tuple(requests), tuple(constraints))
 
     def _problem(self, request: str, text: str) -> ClaimProblem:
         return ClaimProblem(f"{self._title}, request {request}: {text}")
@@ -176,7 +176,9 @@ class _Compiler:
         )
 
 
-def compile_claim(claim: ResourceClaim, features: Features, class_named: Callable[[str], DeviceClass | None]) -> Claim:
+def compile_claim(
+    claim: ResourceClaim, features: Features, class_named: Callable[[str], DeviceClass | None]
+) -> ClaimDemand:
     """Compile the claim; raises ClaimProblem."""
     return _Compiler(claim, features, class_named).compiled()
 

@@ -45,7 +45,7 @@ class CapacityPolicy(NamedTuple):
     step: Amount | None = None
 
 
-class Capacity(NamedTuple):
+class DeviceCapacity(NamedTuple):
     value: Amount
     policy: CapacityPolicy | None
 
@@ -71,9 +71,9 @@ class DeviceContent:
         return {name: attribute_value(value, lists) for name, value in self._device.attributes.items()}
 
     @cached_property
-    def capacities(self) -> Mapping[str, Capacity]:
+    def capacities(self) -> Mapping[str, DeviceCapacity]:
         return {
-            name: Capacity(parse_quantity(c.value), _policy(c.request_policy))
+            name: DeviceCapacity(parse_quantity(c.value), _policy(c.request_policy))
             for name, c in self._device.capacity.items()
         }
 

@@ -20,8 +20,8 @@ from stowplan.kube.api.taints import untolerated
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.capacities import consumption
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import (
     MAX_DEVICES,
-    Claim,
-    Constraint,
+    AttributeConstraint,
+    ClaimDemand,
     Features,
     Wanted,
 )
@@ -42,7 +42,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import (
 )
 
 
-class Pick(NamedTuple):
+class DevicePick(NamedTuple):
     """A device for a request."""
 
     request: int
@@ -76,10 +76,10 @@ class Problem(NamedTuple):
     pool: int | None = None
 
 
-class Answer(NamedTuple):
+class SearchResult(NamedTuple):
     verdict: Verdict
     #: For each claim, in the order in which devices were chosen.
-    picks: tuple[tuple[Pick, ...], ...] = ()
+    picks: tuple[tuple[DevicePick, ...], ...] = ()
     problem: Problem | None = None
 
 
@@ -160,7 +160,7 @@ class Search:
     """The search for one set of claims in one world."""
 
     def __init__(
-        self, claims: tuple[Claim, ...], world: World, *, features: Features, verdicts: SelectorVerdicts
+        self, claims: tuple[ClaimDemand, ...], world: World, *, features: Features, verdicts: SelectorVerdicts
     ) -> None:
         self._claims = claims
         self._world = world
@@ -171,7 +171,7 @@ class Search:
         self._signal = _Signal.ENTER
         self._position = _Position(0)
         self._stack: list[_NextClaim | _Alternatives | _Choice] = []
-        self._picks: list[list[Pick]] = [[] for _ in claims]
+        self._picks: list[list[DevicePick]] = [[] for _ in claims]
         #: For each claim the states of its constraints: common values, or values taken.
         self._constraints: list[tuple[Any, ...]] = [(_UNSET,) * len(claim.constraints) for claim in claims]
         #: Device -> claims that have it as a whole.
@@ -201,7 +201,7 @@ class Search:
 
     # -- running ------------------------------------------------------------------------------------------------------
 
-    def run(self, budget: Budget) -> Answer | None:
+    def run(self, budget: Budget) -> SearchResult | None:
         """The answer; None: the budget is spent, call again to continue."""
         before = budget.left
         self._budget = budget
@@ -211,13 +211,13 @@ class Search:
             while self._signal is not _Signal.SOLVED:
                 if self._signal in (_Signal.FAILED, _Signal.EXCEEDED) and not self._stack:
                     invalid = any(view.state is PoolState.INVALID for view, _ in self._world.pools)
-                    return Answer(Verdict.INVALID_POOL if invalid else Verdict.NONE)
+                    return SearchResult(Verdict.INVALID_POOL if invalid else Verdict.NONE)
                 self._signal = self._step()
-            return Answer(Verdict.FOUND, tuple(tuple(picks) for picks in self._picks))
+            return SearchResult(Verdict.FOUND, tuple(tuple(picks) for picks in self._picks))
         except BudgetSpentError:
             return None
         except _BrokenError as e:
-            return Answer(Verdict.ERROR, problem=e.problem)
+            return SearchResult(Verdict.ERROR, problem=e.problem)
         finally:
             self.spent += before - budget.left
 
@@ -431,7 +431,7 @@ class Search:
         else:
             self._held.setdefault(device, []).append(claim)
         consumed = tuple(sorted(need.items())) if shared and need else None
-        self._picks[claim].append(Pick(position.request, position.alternative or 0, device, consumed))
+        self._picks[claim].append(DevicePick(position.request, position.alternative or 0, device, consumed))
         return undo
 
     def _undo(self, claim: int, undo: _Undo) -> None:
@@ -516,7 +516,7 @@ class _Refused:
 _REFUSED: Any = _Refused()
 
 
-def _with(constraint: Constraint, state: Any, pooled: PooledDevice) -> Any:
+def _with(constraint: AttributeConstraint, state: Any, pooled: PooledDevice) -> Any:
     """The constraint's state with one more device.
 
     For equal values: those common to all devices so far. For distinct ones: those taken so far.
