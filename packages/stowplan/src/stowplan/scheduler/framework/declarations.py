@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Mapping, Sequence
 from enum import Enum
+from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stowplan.kube.api.meta import ApiStruct
@@ -60,6 +62,7 @@ ABOUT = {
 class Plugin(ABC):
     """Base class of all plugins."""
 
+    #: That of the declaration, if there is one.
     name: ClassVar[str]
     #: What an in-tree plugin declares instead of the three attributes below. A derived plugin inherits the argument
     #: type and the kinds, and can add to them with these attributes.
@@ -89,6 +92,8 @@ class Plugin(ABC):
     def __init_subclass__(cls, **keys: Any) -> None:
         super().__init_subclass__(**keys)
         own = vars(cls)
+        if own.get("declaration") is not None and "name" not in own:
+            cls.name = own["declaration"].name
         for name, methods in ABOUT.items():
             if name not in own and hasattr(cls, name) and not own.keys().isdisjoint(methods):
                 # The default is that of the class that introduces it.
@@ -113,9 +118,15 @@ class Plugin(ABC):
     def explanation(self, inspection: Inspection) -> Explanation | None:
         """How to explain the plugin's rejections of one pod, and what would resolve them; None: by their reasons alone.
 
-        Called by `explain` only. Import what it needs inside this method, so that scheduling does not load it.
+        Called by `explain` only. Import what it needs inside this method, so that scheduling does not load it. In-tree
+        plugins are explained by the `explanation.py` in their folder.
         """
-        return None
+        owner = next(base for base in type(self).__mro__ if "declaration" in vars(base))
+        module = f"{owner.__module__.rpartition('.')[0]}.explanation"
+        if self.declaration is None or module == ".explanation" or find_spec(module) is None:
+            return None
+        found: Explanation = getattr(import_module(module), f"{owner.__name__}Explanation")(inspection, self)
+        return found
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         """The lookup objects that PreFilter, Filter, PreScore and Score depend on for this pod.

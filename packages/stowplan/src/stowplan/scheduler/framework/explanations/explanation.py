@@ -32,7 +32,8 @@ class Explanation:
     #: Whether Filter also rejects every node that PreFilter excluded; if so, remedies are also tried on those.
     filter_repeats_pre_filter: ClassVar[bool] = False
 
-    def __init__(self, inspection: Inspection) -> None:
+    def __init__(self, inspection: Inspection, plugin: object = None) -> None:
+        """`plugin`: whose rejections are explained, for those that need it."""
         self.inspection = inspection
 
     # -- details ------------------------------------------------------------------------------------------------------

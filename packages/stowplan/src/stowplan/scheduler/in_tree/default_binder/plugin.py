@@ -16,7 +16,6 @@ _log = get_logger(__name__.rpartition(".")[0])
 
 
 class DefaultBinder(RequestBinder):
-    name = "DefaultBinder"
     declaration = DECLARATION
 
     def bind_request(self, pod: PodInfo, node_name: str) -> Bind:

@@ -60,7 +60,6 @@ class PreemptionOutcome(PlainStruct, frozen=True):
 
 
 class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPlugin, EnqueueExtensions):
-    name = "DefaultPreemption"
     declaration = DECLARATION
     effect_free = True
 

@@ -11,7 +11,7 @@ Upstream: pkg/scheduler/framework/plugins/dynamicresources.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import field
@@ -77,11 +77,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
     unreserving,
 )
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 NOT_ALLOCATABLE = Reason("CannotAllocateClaims", "cannot allocate all claims")
 INVALID_POOLS = Reason("InvalidResourcePools", "invalid resource pools were encountered")
 UNAVAILABLE = Reason("ResourceClaimUnavailable", "resourceclaim not available on the node")
@@ -120,7 +115,6 @@ class DynamicResources(
     SignPlugin,
     EnqueueExtensions,
 ):
-    name = "DynamicResources"
     declaration = DECLARATION
     # PostFilter writes nothing for questions.
     effect_free = True
@@ -486,11 +480,6 @@ class DynamicResources(
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
         return (yield from self._reserving.pre_bind(state, pod, node_name))
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.dynamic_resources.explanation import DynamicResourcesExplanation
-
-        return DynamicResourcesExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events(self.handle, self.features) if self._enabled else ()

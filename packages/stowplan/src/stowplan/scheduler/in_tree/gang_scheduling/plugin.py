@@ -29,7 +29,6 @@ PATIENCE = 300.0
 
 
 class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
-    name = "GangScheduling"
     declaration = DECLARATION
     pods_only_take_room = True
 

@@ -27,7 +27,6 @@ MIN_BYTES, MAX_BYTES_PER_CONTAINER = 23 * _MB, 1000 * _MB
 
 
 class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
-    name = "ImageLocality"
     declaration = DECLARATION
     short_name = "images"
     reads = Reads.NODES

@@ -14,7 +14,7 @@ Upstream: pkg/scheduler/framework/plugins/interpodaffinity.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -59,11 +59,6 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.batch_state import (
 from stowplan.scheduler.in_tree.inter_pod_affinity.counters import NO_TERMS, PodTerms, Pull
 from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATION, InterPodAffinityArgs
 from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table, anywhere, avoids, union
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
 
 PRE_FILTER_KEY = "PreFilterInterPodAffinity"
 PRE_SCORE_KEY = "PreScoreInterPodAffinity"
@@ -121,7 +116,6 @@ class _ScoreState(PlainStruct, eq=False):
 class InterPodAffinity(
     PreFilterPlugin, FilterPlugin, PodExtensions, PreScorePlugin, ScorePlugin, CountsPods, EnqueueExtensions, SignPlugin
 ):
-    name = "InterPodAffinity"
     declaration = DECLARATION
     short_name = "pod affinity"
     reads = Reads.CLUSTER_PODS
@@ -558,11 +552,6 @@ class InterPodAffinity(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self.handle)
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.inter_pod_affinity.explanation import InterPodAffinityExplanation
-
-        return InterPodAffinityExplanation(inspection)
 
 
 def _same(values: Iterable[int]) -> int | None:

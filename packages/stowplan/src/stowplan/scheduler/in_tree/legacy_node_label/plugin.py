@@ -26,7 +26,6 @@ NOT_THE_LABELS = Reason("NodeLabelPresence", "node(s) didn't have the requested 
 
 
 class LegacyNodeLabel(FilterPlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
-    name = "LegacyNodeLabel"
     declaration = DECLARATION
     reads = Reads.NODES
 

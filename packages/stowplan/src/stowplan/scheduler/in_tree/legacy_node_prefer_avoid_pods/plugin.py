@@ -32,7 +32,6 @@ Controller = tuple[str, str]
 
 
 class LegacyNodePreferAvoidPods(ScorePlugin, SignPlugin, ReadsNoObjects):
-    name = "LegacyNodePreferAvoidPods"
     declaration = DECLARATION
     short_name = "avoid"
     reads = Reads.NODES

@@ -11,7 +11,6 @@ from stowplan.scheduler.in_tree.legacy_node_resources_least_allocated.declaratio
 
 
 class LegacyNodeResourcesLeastAllocated(LegacyAllocation):
-    name = "LegacyNodeResourcesLeastAllocated"
     declaration = DECLARATION
     short_name = "least"
 

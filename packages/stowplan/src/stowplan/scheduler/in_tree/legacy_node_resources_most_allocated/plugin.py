@@ -11,7 +11,6 @@ from stowplan.scheduler.in_tree.legacy_node_resources_most_allocated.declaration
 
 
 class LegacyNodeResourcesMostAllocated(LegacyAllocation):
-    name = "LegacyNodeResourcesMostAllocated"
     declaration = DECLARATION
     short_name = "most"
 

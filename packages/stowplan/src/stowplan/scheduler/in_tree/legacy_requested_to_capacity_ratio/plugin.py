@@ -16,7 +16,6 @@ from stowplan.scheduler.in_tree.legacy_requested_to_capacity_ratio.declaration i
 
 
 class LegacyRequestedToCapacityRatio(LegacyAllocation):
-    name = "LegacyRequestedToCapacityRatio"
     declaration = DECLARATION
     short_name = "ratio"
 

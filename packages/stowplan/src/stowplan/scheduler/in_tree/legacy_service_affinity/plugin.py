@@ -63,7 +63,6 @@ class _Anchor(PlainStruct):
 
 
 class LegacyServiceAffinity(PreFilterPlugin, PodExtensions, FilterPlugin, ScorePlugin, ShapeSigned, EnqueueExtensions):
-    name = "LegacyServiceAffinity"
     declaration = DECLARATION
     short_name = "service"
     #: Any pod or service may change the anchor. Few profiles have this plugin, so it is recomputed in each cycle.

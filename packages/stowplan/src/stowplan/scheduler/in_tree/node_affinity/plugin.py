@@ -11,7 +11,6 @@ Upstream: pkg/scheduler/framework/plugins/nodeaffinity.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.field_errors import aggregate
@@ -48,11 +47,6 @@ from stowplan.scheduler.in_tree.common.node_selection import matches_required_af
 from stowplan.scheduler.in_tree.common.normalization import default_normalize
 from stowplan.scheduler.in_tree.node_affinity.declaration import DECLARATION, NodeAffinityArgs
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 WeightedTerms = tuple[tuple[int, NodeTerm], ...]
 
 
@@ -66,7 +60,6 @@ PRE_SCORE_STATE = "PreScoreNodeAffinity"
 class NodeAffinity(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions
 ):
-    name = "NodeAffinity"
     declaration = DECLARATION
     short_name = "node affinity"
     reads = Reads.NODES
@@ -135,11 +128,6 @@ class NodeAffinity(
             return Hint.SKIP
         # Parity: whether the old node matched the added affinity is not checked.
         return queue_if(old is None or not wanted.match_or_error(old.metadata.labels, old.metadata.name))
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.node_affinity.explanation import NodeAffinityExplanation
-
-        return NodeAffinityExplanation(inspection)
 
 
 def _entries(excluded: Mask, refused: Mask) -> tuple[Entry, ...]:

@@ -42,7 +42,6 @@ KNOWN_FEATURES = (
 
 
 class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
-    name = "NodeDeclaredFeatures"
     declaration = DECLARATION
     reads = Reads.NODES
 

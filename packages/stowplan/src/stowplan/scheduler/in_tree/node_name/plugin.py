@@ -26,7 +26,6 @@ OTHER_NODE = Reason("NodeNameMismatch", "node(s) didn't match the requested node
 
 
 class NodeName(FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
-    name = "NodeName"
     declaration = DECLARATION
     reads = Reads.NODES
 

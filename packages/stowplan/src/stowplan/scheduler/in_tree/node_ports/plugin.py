@@ -6,7 +6,6 @@ Upstream: pkg/scheduler/framework/plugins/nodeports.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -21,17 +20,11 @@ from stowplan.scheduler.framework.status import SKIP, Reason, Status, error
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated
 from stowplan.scheduler.in_tree.node_ports.declaration import DECLARATION
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 PORTS_TAKEN = Reason("NodePortsTaken", "node(s) didn't have free ports for the requested pod ports")
 PRE_FILTER_STATE = "PreFilterNodePorts"
 
 
 class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
-    name = "NodePorts"
     declaration = DECLARATION
     reads = Reads.NODE_PODS
 
@@ -57,8 +50,3 @@ class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, E
         if not is_placed_or_nominated(old):
             return Hint.SKIP
         return queue_if(ports_conflict(pod.shape.host_ports, self.handle.pod_info(old).shape.host_ports))
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.node_ports.explanation import NodePortsExplanation
-
-        return NodePortsExplanation(inspection)

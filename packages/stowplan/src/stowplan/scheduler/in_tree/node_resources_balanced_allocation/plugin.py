@@ -27,7 +27,6 @@ PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects):
-    name = "NodeResourcesBalancedAllocation"
     declaration = DECLARATION
     short_name = "balance"
     reads = Reads.NODE_SUMS

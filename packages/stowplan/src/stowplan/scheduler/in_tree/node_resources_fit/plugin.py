@@ -6,7 +6,6 @@ Upstream: pkg/scheduler/framework/plugins/noderesources/fit.go and its scoring s
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -50,11 +49,6 @@ from stowplan.scheduler.in_tree.common.resource_scoring import ResourceCapacity,
 from stowplan.scheduler.in_tree.common.shape_score import ShapePoints, mean_of_positive
 from stowplan.scheduler.in_tree.node_resources_fit.declaration import DECLARATION, NodeResourcesFitArgs
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 PRE_FILTER_KEY = "PreFilterNodeResourcesFit"
 PRE_SCORE_KEY = "PreScoreNodeResourcesFit"
 
@@ -68,7 +62,6 @@ _BASE = ("cpu", "memory", "ephemeral-storage")
 class NodeResourcesFit(
     PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, PlacementScorePlugin, EnqueueExtensions, TemplateSigned
 ):
-    name = "NodeResourcesFit"
     declaration = DECLARATION
     short_name = "fit"
     reads = Reads.NODE_SUMS
@@ -252,11 +245,6 @@ class NodeResourcesFit(
         if now.get("pods", 0) > before.get("pods", 0):
             return Hint.QUEUE
         return queue_if(bool(delegated) or any(now.get(n, 0) > before.get(n, 0) for n in wanted))
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.node_resources_fit.explanation import NodeResourcesFitExplanation
-
-        return NodeResourcesFitExplanation(inspection)
 
 
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:

@@ -10,7 +10,6 @@ Upstream: pkg/scheduler/framework/plugins/nodeunschedulable.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.taints import NO_SCHEDULE, tolerates
 from stowplan.kube.api.taints import UNSCHEDULABLE as CORDON_KEY
@@ -26,11 +25,6 @@ from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.node_unschedulable.declaration import DECLARATION
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 UNSCHEDULABLE = Reason("NodeUnschedulable", "node(s) were unschedulable")
 
 #: The taint that a cordoned node is treated as having. It has no value, so tolerations with comparison operators never
@@ -39,7 +33,6 @@ CORDON = Taint(key=CORDON_KEY, effect=NO_SCHEDULE)
 
 
 class NodeUnschedulable(FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
-    name = "NodeUnschedulable"
     declaration = DECLARATION
     reads = Reads.NODES
 
@@ -56,11 +49,6 @@ class NodeUnschedulable(FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExt
             on(NODE, Action.Add | Action.UpdateNodeTaint, _after_node_change, by_shape=True),
             on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
         )
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.node_unschedulable.explanation import NodeUnschedulableExplanation
-
-        return NodeUnschedulableExplanation(inspection)
 
 
 def _tolerates_cordon(pod: Pod) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec import field
@@ -36,11 +36,6 @@ from stowplan.scheduler.in_tree.node_volume_limits.columns import AttachedVolume
 from stowplan.scheduler.in_tree.node_volume_limits.declaration import DECLARATION
 from stowplan.scheduler.in_tree.node_volume_limits.hints import events
 from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume, VolumeBehind
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
 
 #: Driver -> volumes of a pod.
 Volumes = dict[str, list[CsiVolume]]
@@ -80,7 +75,6 @@ class _Worlds(PlainStruct):
 class NodeVolumeLimits(
     PreFilterPlugin, FilterPlugin, PodExtensions, CountsPods, ReadsNoObjects, SignPlugin, EnqueueExtensions
 ):
-    name = "NodeVolumeLimits"
     declaration = DECLARATION
     # The columns track what they depend on, so there is nothing else to declare.
     reads = Reads.CLUSTER_PODS
@@ -307,11 +301,6 @@ class NodeVolumeLimits(
         """The current columns."""
         self._columns.refresh()
         return self._columns
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.node_volume_limits.explanation import NodeVolumeLimitsExplanation
-
-        return NodeVolumeLimitsExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()

@@ -15,7 +15,6 @@ from stowplan.scheduler.in_tree.pod_group_pods_count.declaration import DECLARAT
 
 
 class PodGroupPodsCount(PlacementScorePlugin):
-    name = "PodGroupPodsCount"
     declaration = DECLARATION
 
     def score_placement(

@@ -25,7 +25,7 @@ from stowplan.scheduler.in_tree.pod_topology_spread.skew import MISSING_LABEL, S
 
 
 class PodTopologySpreadExplanation(Explanation):
-    def __init__(self, plugin: PodTopologySpread, inspection: Inspection) -> None:
+    def __init__(self, inspection: Inspection, plugin: PodTopologySpread) -> None:
         super().__init__(inspection)
         try:
             self._constraints: tuple[Constraint, ...] = plugin.constraints(inspection.pod.shape, HARD)

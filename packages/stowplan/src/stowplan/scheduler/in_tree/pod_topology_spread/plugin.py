@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from msgspec.structs import replace
@@ -81,11 +81,6 @@ from stowplan.scheduler.in_tree.pod_topology_spread.skew import (
     spread_of,
 )
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 PRE_SCORE_KEY = "PreScorePodTopologySpread"
 
@@ -131,7 +126,6 @@ class PodTopologySpread(
 ):
     """For default constraints, the lookups are part of the signature: the selector from services and controller."""
 
-    name = "PodTopologySpread"
     declaration = DECLARATION
     short_name = "spread"
     reads = Reads.CLUSTER_PODS
@@ -480,11 +474,6 @@ class PodTopologySpread(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return hints.events(self)
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.pod_topology_spread.explanation import PodTopologySpreadExplanation
-
-        return PodTopologySpreadExplanation(self, inspection)
 
 
 def _system_default(key: str, max_skew: int) -> TopologySpreadConstraint:

@@ -12,7 +12,6 @@ from stowplan.scheduler.in_tree.priority_sort.declaration import DECLARATION
 
 
 class PrioritySort(QueueSortPlugin):
-    name = "PrioritySort"
     declaration = DECLARATION
     by_priority_and_time = True
 

@@ -6,7 +6,6 @@ Upstream: pkg/scheduler/framework/plugins/schedulinggates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -16,16 +15,10 @@ from stowplan.scheduler.framework.status import Reason, Status, unresolvable
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.scheduling_gates.declaration import DECLARATION
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 GATED = Reason("SchedulingGated", "waiting for scheduling gates: [{gates}]")
 
 
 class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
-    name = "SchedulingGates"
     declaration = DECLARATION
 
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
@@ -34,11 +27,6 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (on(POD, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated, by_shape=True),)
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.scheduling_gates.explanation import SchedulingGatesExplanation
-
-        return SchedulingGatesExplanation(inspection)
 
 
 def _after_gates_eliminated(pod: PodInfo, old: Pod, new: Pod) -> Hint:

@@ -23,7 +23,7 @@ CONDITION_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/"
 
 
 class TaintTolerationExplanation(Explanation):
-    def __init__(self, plugin: TaintToleration, inspection: Inspection) -> None:
+    def __init__(self, inspection: Inspection, plugin: TaintToleration) -> None:
         super().__init__(inspection)
         self._compares = plugin.handle.features.enabled("TaintTolerationComparisonOperators")
 

@@ -9,7 +9,6 @@ Upstream: pkg/scheduler/framework/plugins/tainttoleration.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -30,17 +29,11 @@ from stowplan.scheduler.in_tree.common.normalization import default_normalize
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.taint_toleration.declaration import DECLARATION
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 UNTOLERATED = Reason("UntoleratedTaint", "node(s) had untolerated taint(s)")
 PRE_SCORE_STATE = "PreScoreTaintToleration"
 
 
 class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects, EnqueueExtensions):
-    name = "TaintToleration"
     declaration = DECLARATION
     short_name = "taints"
     reads = Reads.NODES
@@ -92,11 +85,6 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         tolerations = pod.pod.spec.tolerations
         found = untolerated(node.spec.taints, tolerations, comparison_operators=self._comparison_operators)
         return found is not None
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.taint_toleration.explanation import TaintTolerationExplanation
-
-        return TaintTolerationExplanation(self, inspection)
 
 
 def _unwelcome_counts(table: NodeTable, tolerations: tuple[Toleration, ...], comparing: bool) -> Ints:

@@ -23,7 +23,6 @@ _UNDETERMINED = "cannot determine domain for already scheduled pods: "
 
 
 class TopologyPlacementGenerator(PlacementGeneratePlugin):
-    name = "TopologyPlacementGenerator"
     declaration = DECLARATION
 
     def generate_placements(

@@ -13,7 +13,7 @@ Upstream: pkg/scheduler/framework/plugins/volumebinding.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -60,11 +60,6 @@ from stowplan.scheduler.in_tree.volume_binding.scoring import Scorer
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS, NONE, Volumes
 from stowplan.scheduler.in_tree.volume_binding.writing import Writer
 
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
-
 _STATE = "VolumeBinding"
 #: What Reserve took for one pod; the other key's state is shared by equal pods.
 _RESERVED = "VolumeBinding/reserved"
@@ -90,7 +85,6 @@ class VolumeBinding(
     SignPlugin,
     EnqueueExtensions,
 ):
-    name = "VolumeBinding"
     declaration = DECLARATION
     short_name = "volumes"
     # The state of claims is in the signature; everything else is lookup objects (`reads_objects`).
@@ -301,11 +295,6 @@ class VolumeBinding(
         metrics = self.handle.metrics
         if metrics is not None and not state.asking:
             metrics.volume_scheduling_stage_error_total.with_label_values(stage).inc()
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.volume_binding.explanation import VolumeBindingExplanation
-
-        return VolumeBindingExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()

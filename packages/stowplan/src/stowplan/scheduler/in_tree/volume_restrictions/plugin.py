@@ -11,7 +11,7 @@ Upstream: pkg/scheduler/framework/plugins/volumerestrictions.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,11 +35,6 @@ from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim, same_namespace
 from stowplan.scheduler.in_tree.volume_restrictions.declaration import DECLARATION
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
 
 DISK_CONFLICT = Reason("DiskConflict", "node(s) had no available disk")
 CLAIM_IN_USE = Reason(
@@ -65,7 +60,6 @@ class _ClaimUse(PlainStruct):
 
 
 class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugin, EnqueueExtensions):
-    name = "VolumeRestrictions"
     declaration = DECLARATION
     # Disks depend on the node's own pods, but claims on pods anywhere and on claim objects. So the plugin runs in every
     # cycle, and need not declare its objects.
@@ -136,11 +130,6 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         """The pod's ReadWriteOncePod claims."""
         claims = ((name, self._claim(pod.shape, name)) for name in pod.shape.claim_names)
         return [name for name, claim in claims if claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes]
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.volume_restrictions.explanation import VolumeRestrictionsExplanation
-
-        return VolumeRestrictionsExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (

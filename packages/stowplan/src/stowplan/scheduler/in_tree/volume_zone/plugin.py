@@ -11,7 +11,7 @@ Upstream: pkg/scheduler/framework/plugins/volumezone.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,11 +29,6 @@ from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, unre
 from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 from stowplan.scheduler.in_tree.volume_zone.declaration import DECLARATION
 from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, events, zones_of
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.framework.explanations.explanation import Explanation
-    from stowplan.scheduler.framework.explanations.inspection import Inspection
-
 
 #: A label, and its allowed values.
 Demand = tuple[str, frozenset[str]]
@@ -55,7 +50,6 @@ _TODAYS_LABEL = dict(zip(ZONE_LABELS[:2], ZONE_LABELS[2:], strict=True))
 
 
 class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, EnqueueExtensions):
-    name = "VolumeZone"
     declaration = DECLARATION
     # The labels of the volumes are in the signature.
     reads = Reads.NODES
@@ -130,11 +124,6 @@ class VolumeZone(PreFilterPlugin, FilterPlugin, SignPlugin, ReadsNoObjects, Enqu
         if not mask.any():
             return None
         return Rejections.where(mask, ZONE_CONFLICT, Code.UnschedulableAndUnresolvable)
-
-    def explanation(self, inspection: Inspection) -> Explanation:
-        from stowplan.scheduler.in_tree.volume_zone.explanation import VolumeZoneExplanation
-
-        return VolumeZoneExplanation(inspection, self)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()
