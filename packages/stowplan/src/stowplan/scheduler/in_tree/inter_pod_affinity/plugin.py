@@ -56,9 +56,16 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.batch_state import (
     representatives,
     stretched,
 )
-from stowplan.scheduler.in_tree.inter_pod_affinity.counters import NO_TERMS, PodTerms, Pull
 from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATION, InterPodAffinityArgs
-from stowplan.scheduler.in_tree.inter_pod_affinity.tables import Table, anywhere, avoids, union
+from stowplan.scheduler.in_tree.inter_pod_affinity.tables import (
+    NO_TERMS,
+    PodTerms,
+    Pull,
+    Table,
+    anywhere,
+    avoids,
+    union,
+)
 
 PRE_FILTER_KEY = "PreFilterInterPodAffinity"
 PRE_SCORE_KEY = "PreScoreInterPodAffinity"

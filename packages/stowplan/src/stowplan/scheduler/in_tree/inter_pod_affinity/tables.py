@@ -1,8 +1,9 @@
-"""Filter: pods by domain of a topology key, which the incoming pod must be near, avoids, or that avoid it."""
+"""The counters of existing pods that a pod's affinity asks for; for Filter, such pods by domain of a topology key."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -10,10 +11,35 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask
 from stowplan.scheduler.cluster.labels import LabelColumn
 from stowplan.scheduler.cluster.pod_info import PodShape
+from stowplan.scheduler.cluster.terms import PodTerm
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.in_tree.common.domains import by_domain
+
+
+class Pull(NamedTuple):
+    """A counter of pods that attract (or repel) the incoming pod, by domain of a key."""
+
+    key: str
+    weight: int
+    slot: int
+    held: bool
+
+
+class PodTerms(PlainStruct, frozen=True):
+    """The counters for an incoming pod's terms."""
+
+    #: All required affinity terms together.
+    affinity: PodTerm
+    matches_itself: bool
+    #: (topology key, term) of each required anti-affinity term.
+    anti_affinity: list[tuple[str, PodTerm]]
+    #: (topology key, signed weight, term) of each preference.
+    preferred: list[tuple[str, int, PodTerm]]
+
+
+NO_TERMS = PodTerms(PodTerm(()), matches_itself=True, anti_affinity=[], preferred=[])
 
 
 class Table(PlainStruct, eq=False):

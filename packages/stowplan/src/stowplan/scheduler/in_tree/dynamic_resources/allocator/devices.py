@@ -4,7 +4,7 @@ Whether a device satisfies a request depends on its content, not on its name: de
 share a `DeviceContent` and all results for it. A `PoolView` is the part of a pool that one node can reach; views with
 equal contents share a `ViewKind`, so nodes with equal hardware share results.
 
-Upstream: pools_incubating.go of k8s.io/dynamic-resource-allocation/structured.
+Upstream: pools_incubating.go and consumable_capacity.go of k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import msgspec
 
 from stowplan.kube.api import devices as api
 from stowplan.kube.api.affinity import Taint
-from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.quantity import NANO, parse_quantity
 from stowplan.kube.api.taints import DO_NOT_SCHEDULE_EFFECTS
 from stowplan.kube.cel.device_selectors import Device as SelectedDevice
 from stowplan.kube.cel.device_selectors import Version
@@ -272,3 +272,55 @@ def _policy(policy: api.CapacityRequestPolicy | None) -> CapacityPolicy | None:
 
 def _amount(value: Any) -> Amount | None:
     return None if value is None else parse_quantity(value)
+
+
+# -- consumed capacities ---------------------------------------------------------------------------------------------
+
+
+def consumption(wanted: Mapping[str, Amount], capacities: Mapping[str, DeviceCapacity]) -> dict[str, Amount] | None:
+    """The consumed amount of every capacity of a device; None: the device cannot satisfy the request."""
+    if any(name not in capacities for name in wanted):
+        return None
+    found = {}
+    for name, capacity in capacities.items():
+        need = _need(wanted.get(name), capacity)
+        if capacity.policy is not None and _violates(need, capacity.policy):
+            return None
+        found[name] = need
+    return found
+
+
+def _need(wanted: Amount | None, capacity: DeviceCapacity) -> Amount:
+    policy = capacity.policy
+    if wanted is None:
+        return capacity.value if policy is None or policy.default is None else policy.default
+    if policy is None:
+        return wanted
+    if policy.least is not None:
+        return _rounded_up(wanted, policy.least, policy.step)
+    return next((value for value in policy.valid_values if value >= wanted), wanted)
+
+
+def _rounded_up(wanted: Amount, least: Amount, step: Amount | None) -> Amount:
+    if wanted < least:
+        return least
+    if not step:
+        return wanted
+    # Parity: steps are counted in whole units.
+    low, width = _whole(least), _whole(step)
+    return (low + -(-(_whole(wanted) - low) // width) * width) * NANO
+
+
+def _violates(need: Amount, policy: CapacityPolicy) -> bool:
+    if policy.default is not None and need == policy.default:
+        return False
+    if policy.has_range:
+        if policy.most is not None and need > policy.most:
+            return True
+        return bool(policy.step) and (_whole(need) - _whole(policy.least or 0)) % _whole(policy.step or NANO) != 0
+    return bool(policy.valid_values) and need not in policy.valid_values
+
+
+def _whole(amount: Amount) -> int:
+    """In whole units, rounded up like Quantity.Value."""
+    return -(-amount // NANO)

@@ -17,7 +17,6 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.taints import untolerated
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.capacities import consumption
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import (
     MAX_DEVICES,
     AttributeConstraint,
@@ -32,6 +31,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
     PoolState,
     Values,
     World,
+    consumption,
 )
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import (
     LOOK,
