@@ -158,7 +158,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return PodGroupPostFilterResult(Status(Code.Success), plan)
 
     def preemption(self, result: PostFilterResult) -> Preemption:
-        from stowplan.scheduler.in_tree.default_preemption.explanation import preemption_of
+        from stowplan.scheduler.in_tree.default_preemption.outcome import preemption_of
 
         return preemption_of(result.detail)
 
