@@ -122,6 +122,7 @@ changes = st.lists(
 PARTS = {"status": ("status",), "": ("spec", "metadata")}
 
 
+@pytest.mark.slow
 @examples(150)
 @given(plan=changes, restart=st.booleans())
 def test_no_stored_object_stops_the_loop(plan, restart):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -162,6 +163,7 @@ def in_folder(scenario, folder):
     return any(one["kind"] == "PodDisruptionBudget" for one in documents)
 
 
+@pytest.mark.slow
 @settings(max_examples=times(50), deadline=None)
 @given(SCENARIOS)
 def test_no_pod_is_lost_and_no_node_is_overallocated(tmp_path_factory, scenario):

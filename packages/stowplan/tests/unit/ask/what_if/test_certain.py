@@ -57,6 +57,7 @@ RANDOM_CLUSTERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("random_clusters", RANDOM_CLUSTERS)
 def test_agrees_with_full_predictions(random_clusters):
     @examples(200)

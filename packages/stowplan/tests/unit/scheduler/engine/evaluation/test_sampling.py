@@ -30,6 +30,7 @@ from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.answering_plugins import configuration
 from support.plugins.raised import in_short
+from support.plugins.users_plugins import EvenPods
 from support.scheduling.worlds import PLACEABLE, clusters, pods, state_of, struct
 
 
@@ -51,15 +52,6 @@ def test_number_of_feasible_nodes_to_find(percentage, nodes, wanted):
 
 
 # -- against a plain loop ---------------------------------------------------------------------------------------------
-
-
-class EvenPods(NodeFilterPlugin, ShapeSigned):
-    """Evaluates nodes one by one, and does not declare what it reads."""
-
-    name = "EvenPods"
-
-    def filter_node(self, state, pod, node):
-        return unschedulable("odd") if len(node.pods) % 3 == 2 else None
 
 
 class Narrow(PreFilterPlugin, ShapeSigned):
