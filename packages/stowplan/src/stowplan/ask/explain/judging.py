@@ -11,7 +11,7 @@ from stowplan.ask.explain.suggestions.explanations import guarded
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.decision.extender_results import RequestKey
+from stowplan.scheduler.engine.decision.extender_cycle import RequestKey
 from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption, eviction
 from stowplan.scheduler.framework.interface import PostFilterResult
 from stowplan.scheduler.framework.requests import Ask, Outcome

@@ -19,7 +19,7 @@ from stowplan.ask.explain.verdicts.advice import Suggestion
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.refusals import refusals
 from stowplan.ask.explain.verdicts.verdict import Verdict
-from stowplan.scheduler.engine.decision.extender_results import ExtenderResult
+from stowplan.scheduler.engine.decision.extender_cycle import ExtenderResult
 from stowplan.scheduler.framework.explanations.formatting import count, listed, sentence
 from stowplan.scheduler.framework.explanations.grouping import Refusal
 from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption

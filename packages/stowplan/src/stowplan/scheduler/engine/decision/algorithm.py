@@ -13,24 +13,19 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import field
 
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
-from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
-from stowplan.scheduler.engine.decision.extender_results import ExtenderResults, refuse
-from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters
+from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation, FilterResult
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
-from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE, Scored
+from stowplan.scheduler.engine.evaluation.scoring import Scored
 from stowplan.scheduler.framework.boundary import Raised, call, declares
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.handle import Random
 from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -53,24 +48,6 @@ class NodeSubset(PlainStruct, eq=False):
 
     #: Whoever resumes a cycle that waited updates them: rows may have been reassigned to other nodes.
     rows: Rows
-
-
-class Judged(PlainStruct, eq=False):
-    """A decision for a question, and its intermediate results; valid until the cluster changes."""
-
-    decision: Decision
-    #: The verdict on each node; None if no node was evaluated, or filtering failed.
-    diagnosis: Diagnosis | None = None
-    #: Rows that passed every filter.
-    feasible: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
-    #: The scores of all feasible rows; None if there are none, or scoring failed.
-    scored: Scored | None = None
-    #: Whether the pod is nominated to the chosen node, so that scores do not matter.
-    nominated: bool = False
-    #: Extender -> its addition to the scores.
-    points: dict[str, Ints] = field(default_factory=dict)
-    #: Results of further PostFilter plugins that were not run because an earlier one failed.
-    post_filters_not_run: tuple[tuple[str, PostFilterResult], ...] = ()
 
 
 class SchedulingAlgorithm:
@@ -324,68 +301,6 @@ class SchedulingAlgorithm:
         name = self.cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
         row = self.cluster.table.row_of.get(name) if name else None
         return None if row is None or (rows is not None and row not in rows) else row
-
-    # -- questions -----------------------------------------------------------------------------------------------------
-
-    def judge(self, framework: Framework, pod: PodInfo, extenders: ExtenderResults | None = None) -> Judged:
-        """Decide for a question, with every node and the result of every plugin; see `CycleState.asking`.
-
-        There is no sampling (and its position does not change), no sharing with equal pods, and no randomness.
-        `extenders` of None excludes them.
-        """
-        if not self.cluster.table.count:
-            return Judged(without_nodes(pod))
-        evaluation, outcome = self.filtered(framework, pod)
-        state = outcome.state
-        if outcome.error is not None:
-            return Judged(Decision(pod, status=outcome.error, state=state))
-        if outcome.diagnosis is not None:
-            decision = run_at_once(run_post_filters(framework, fits_nowhere(pod, state, outcome.diagnosis)))
-            missing = post_filters_not_run(framework, state, pod, outcome.diagnosis, decision)
-            return Judged(decision, outcome.diagnosis, outcome.feasible, post_filters_not_run=missing)
-        diagnosis, feasible = evaluation.diagnosis(outcome.refused), outcome.feasible
-        if extenders is not None:
-            feasible = self._left(extenders, diagnosis, feasible)
-            if extenders.error is not None or extenders.wanted:
-                return Judged(Decision(pod, status=extenders.error, state=state), diagnosis, feasible)
-            if not feasible.any():
-                decision = run_at_once(run_post_filters(framework, fits_nowhere(pod, state, diagnosis)))
-                return Judged(decision, diagnosis, feasible)
-        scored = self.score(framework, evaluation, pod, feasible)
-        if scored.error is not None:
-            return Judged(Decision(pod, status=scored.error, state=state), diagnosis, feasible)
-        totals = scored.ranked
-        points = self._points(extenders, feasible) if extenders is not None else {}
-        if points:
-            totals = totals + sum(points.values())
-        tried = self.row_tried_first(pod)
-        nominated = tried is not None and bool(feasible[tried])
-        row = tried if tried is not None and nominated else int(np.where(feasible, totals, INFEASIBLE).argmax())
-        decision = Decision(pod, self.cluster.table.names[row], state=state)
-        return Judged(decision, diagnosis, feasible, scored, nominated, points)
-
-    def _left(self, extenders: ExtenderResults, diagnosis: Diagnosis, feasible: Mask) -> Mask:
-        """The rows that pass the extenders; their rejections are added to the diagnosis."""
-        table = self.cluster.table
-        rows = table.order.rows[feasible[table.order.rows]]
-        names = set(extenders.left([node for row in rows.tolist() if (node := table.nodes[row]) is not None]))
-        left = np.zeros(len(feasible), np.bool_)
-        left[[row for row in rows.tolist() if table.names[row] in names]] = True
-        refuse(diagnosis, table.names, np.flatnonzero(feasible & ~left), extenders.refused, narrowed=extenders.narrowed)
-        return left
-
-    def _points(self, extenders: ExtenderResults, feasible: Mask) -> dict[str, Ints]:
-        """Extender -> its addition to the scores; a single node is not scored."""
-        table = self.cluster.table
-        rows = np.flatnonzero(feasible).tolist()
-        if len(rows) < 2:
-            return {}
-        found = {}
-        for name, points in extenders.points([node for row in rows if (node := table.nodes[row]) is not None]).items():
-            added = found[name] = np.zeros(len(feasible), np.int64)
-            for row in rows:
-                added[row] = points.get(table.names[row], 0)
-        return found
 
     @staticmethod
     def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, FilterResult]:

@@ -25,28 +25,61 @@ Upstream: findNodesThatPassExtenders and prioritizeNodes in pkg/scheduler/schedu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
+from msgspec import field
 
 from stowplan.kube.api.types import Node
 from stowplan.kube.klog import get_logger
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
 from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, without_nodes
-from stowplan.scheduler.engine.decision.extender_results import SCORE_FACTOR, refusals_of, refuse
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.extender import ClusterChangedError, Extender, Filtered, answer_of
-from stowplan.scheduler.framework.requests import Ask, Outcome
+from stowplan.scheduler.framework.extender import (
+    EXTENDER,
+    MAX_EXTENDER_SCORE,
+    ClusterChangedError,
+    Extender,
+    Filtered,
+    answer_of,
+)
+from stowplan.scheduler.framework.interface import MAX_SCORE
+from stowplan.scheduler.framework.rejections import from_statuses
+from stowplan.scheduler.framework.requests import Ask
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.status import Status, error
+from stowplan.scheduler.framework.status import Status, error, unresolvable, unschedulable
 
 _log = get_logger(__name__)
+
+#: What one point of an extender adds to a score, at weight 1.
+SCORE_FACTOR = MAX_SCORE // MAX_EXTENDER_SCORE
+
+#: Extender and verb.
+RequestKey = tuple[str, str]
+
+
+class ExtenderResult(PlainStruct, frozen=True):
+    """An extender's answer to one request of a question."""
+
+    extender: str
+    #: filter or prioritize.
+    verb: str
+    #: Number of nodes in the request.
+    asked: int
+    #: For filter: node -> reason; "" for nodes that were omitted without a reason.
+    refused: Mapping[str, str] = field(default_factory=dict)
+    #: For prioritize: node -> what is added to its score.
+    points: Mapping[str, int] = field(default_factory=dict)
+    #: Why there is no answer; "" if there is one.
+    failed: str = ""
 
 
 class _FailedError(Exception):
@@ -66,10 +99,15 @@ class ExtenderCycle:
         framework: Framework,
         pod: PodInfo,
         extenders: Sequence[Extender],
-        within: NodeSubset | None,
-        held: set[str] | None,
+        within: NodeSubset | None = None,
+        held: set[str] | None = None,
+        *,
+        asking: bool = False,
     ) -> None:
-        """`extenders`: those that are interested in the pod. `held` collects the nodes that were reserved for it."""
+        """`extenders`: those that are interested in the pod. `held` collects the nodes that were reserved for it.
+
+        `asking`: for a question, during which nothing changes. It has `narrow` and `points` in place of `find_node`.
+        """
         self._algorithm = algorithm
         self._framework = framework
         self._cluster: ClusterState = algorithm.cluster
@@ -77,6 +115,9 @@ class ExtenderCycle:
         self._extenders = extenders
         self._within = within
         self._held = held
+        self._asking = asking
+        #: For a question: what each request gave.
+        self.results: list[ExtenderResult] = []
         #: The remaining nodes, in order.
         self._names: list[str] = []
         #: The shared evaluation, as of the last judgement; valid until the cycle waits.
@@ -127,15 +168,19 @@ class ExtenderCycle:
 
     def _search(self, tried: int | None) -> Diagnosis | None:
         """Find the nodes that pass all filters; `tried`: a row that wins if it is one of them."""
-        algorithm, framework, pod, table = self._algorithm, self._framework, self._pod, self._cluster.table
+        algorithm, framework, pod = self._algorithm, self._framework, self._pod
         self._evaluation, seconds = algorithm.look_up(framework, pod)
         outcome, found = algorithm.find_nodes(framework, self._evaluation, pod, tried, self._rows, seconds)
         if isinstance(found, Status):
             raise _FailedError(found)
         self._state, self._evaluated = outcome.state, found.evaluated
-        rows = table.order.rows
-        self._names = [table.names[row] for row in rows[found.feasible[rows]].tolist()]
+        self._consider(found.feasible)
         return outcome.diagnosis
+
+    def _consider(self, feasible: Mask) -> None:
+        table = self._cluster.table
+        rows = table.order.rows
+        self._names = [table.names[row] for row in rows[feasible[rows]].tolist()]
 
     def _is_only(self, tried: int | None) -> bool:
         """Whether the search ended with the node that is tried first."""
@@ -143,6 +188,8 @@ class ExtenderCycle:
 
     def _evaluate_again(self) -> None:
         """Keep the nodes that still fit the pod; raise if there are none."""
+        if self._asking:
+            return
         algorithm, framework, pod, table = self._algorithm, self._framework, self._pod, self._cluster.table
         self._evaluation = evaluation = algorithm.evaluation(framework, pod)
         judgement = evaluation.filter(pod, one_by_one=not algorithm.sampling.stops_early(framework))
@@ -174,6 +221,7 @@ class ExtenderCycle:
                 continue
             if not self._names:
                 return
+            asked = len(self._names)
             try:
                 question = extender.filter_question(self._pod, self._nodes())
                 self._hold(self._likely)
@@ -181,8 +229,9 @@ class ExtenderCycle:
                     answers = yield (Ask(who=extender.name, verb="filter", question=question),)
                 finally:
                     self._let_go()
-                self._leave(extender.read_filtered(answer_of(answers[0]), self._names))
+                self._leave(extender, extender.read_filtered(answer_of(answers[0]), self._names))
             except Exception as e:
+                self._note(extender, "filter", asked, failed=str(e))
                 if not extender.ignorable:
                     raise _FailedError(error(e)) from e
                 text = "Skipping extender as it returned error and has ignorable flag set"
@@ -190,12 +239,15 @@ class ExtenderCycle:
             if self._names:
                 self._evaluate_again()
 
-    def _leave(self, filtered: Filtered) -> None:
-        self._refused |= refusals_of(filtered)
-        kept = frozenset(filtered.kept)
-        left = [name for name in self._names if name in kept]
-        self._narrowed = self._narrowed or len(left) < len(self._names)
-        self._names = left
+    def _leave(self, extender: Extender, filtered: Filtered) -> None:
+        self._refused |= _refusals_of(filtered)
+        kept, asked = frozenset(filtered.kept), self._names
+        self._names = [name for name in asked if name in kept]
+        self._narrowed = self._narrowed or len(self._names) < len(asked)
+        if self._asking:
+            messages = {**filtered.failed, **filtered.unresolvable}
+            refused = {name: messages.get(name, "") for name in asked if name not in kept}
+            self._note(extender, "filter", len(asked), refused=refused)
 
     def _first_passes_extenders(self) -> CycleSteps[bool]:
         """Whether the node that is tried first passes the extenders; on any failure, all nodes are searched."""
@@ -216,9 +268,21 @@ class ExtenderCycle:
             raise _FailedError(judgement.error)
         self._state = judgement.state
         diagnosis = judgement.diagnosis or evaluation.diagnosis(judgement.refused)
-        rows = np.flatnonzero(judgement.feasible)
-        refuse(diagnosis, self._cluster.table.names, rows, self._refused, narrowed=self._narrowed)
+        self._add_refusals(diagnosis, np.flatnonzero(judgement.feasible))
         return diagnosis
+
+    def _add_refusals(self, diagnosis: Diagnosis, rows: Rows) -> None:
+        """Add the extenders' rejections of rows that had passed all filters to a diagnosis."""
+        names = self._cluster.table.names
+        statuses = {row: self._refused[names[row]] for row in rows.tolist() if names[row] in self._refused}
+        # Nodes that were omitted without a reason count like nodes that were not examined.
+        silent = np.zeros(len(diagnosis.examined), np.bool_)
+        silent[[row for row in rows.tolist() if row not in statuses]] = True
+        diagnosis.examined = diagnosis.examined & ~silent
+        if statuses:
+            diagnosis.filtered.append((EXTENDER, from_statuses(statuses, len(diagnosis.examined))))
+        if self._narrowed:
+            diagnosis.pre_filter_plugins |= {EXTENDER}
 
     # -- scores -------------------------------------------------------------------------------------------------------
 
@@ -227,18 +291,18 @@ class ExtenderCycle:
         if len(self._names) == 1:
             return self._names[0]
         totals = self._totals()
-        extenders = [extender for extender in self._extenders if extender.prioritizes]
-        if extenders:
+        if any(extender.prioritizes for extender in self._extenders):
             # From here on, equal pods may use the shared arrays.
             totals, self._state = totals.copy(), self._state.clone()
             best = self._cluster.table.names[int(totals.argmax())]
-            points, moved = yield from self._ask_prioritizers(extenders, lambda: best)
+            points, moved = yield from self._ask_prioritizers(lambda: best)
             if moved:
                 self._evaluate_again()
                 if len(self._names) == 1:
                     return self._names[0]
                 totals = self._totals().copy()
-            self._add(points, totals)
+            for of_nodes in points.values():
+                self._add(of_nodes, totals)
         return self._cluster.table.names[self._algorithm.best(totals)]
 
     def _totals(self) -> Ints:
@@ -252,22 +316,22 @@ class ExtenderCycle:
         feasible[[self._cluster.table.row_of[name] for name in self._names]] = True
         return feasible
 
-    def _ask_prioritizers(
-        self, extenders: Sequence[Extender], best: Callable[[], str]
-    ) -> CycleSteps[tuple[dict[str, int], bool]]:
-        """Node -> score, without those of failing extenders; and whether the cluster changed in the meantime."""
+    def _ask_prioritizers(self, best: Callable[[], str]) -> CycleSteps[tuple[dict[str, Mapping[str, int]], bool]]:
+        """Extender -> node -> what is added to its score; and whether the cluster changed in the meantime."""
         called: list[Extender] = []
         asks: list[Ask] = []
         nodes = self._nodes()
-        for extender in extenders:
+        for extender in self._extenders:
+            if not extender.prioritizes:
+                continue
             try:
                 question = extender.prioritize_question(self._pod, nodes)
             except Exception as e:
-                _log_unscored(extender, e)
+                self._unscored(extender, e)
             else:
                 called.append(extender)
                 asks.append(Ask(who=extender.name, verb="prioritize", question=question))
-        points: dict[str, int] = {}
+        points: dict[str, Mapping[str, int]] = {}
         if not asks:
             return points, False
         self._hold(best)
@@ -278,9 +342,20 @@ class ExtenderCycle:
         finally:
             self._let_go()
         for extender, outcome in zip(called, outcomes, strict=True):
-            for name, score in _scores(extender, outcome).items():
-                points[name] = points.get(name, 0) + score * extender.weight * SCORE_FACTOR
+            try:
+                scores = extender.read_scores(answer_of(outcome))
+                added = {name: score * extender.weight * SCORE_FACTOR for name, score in scores.items()}
+            except Exception as e:
+                self._unscored(extender, e)
+            else:
+                points[extender.name] = added
+                self._note(extender, "prioritize", len(nodes), points=added)
         return points, moved
+
+    def _unscored(self, extender: Extender, failed: Exception) -> None:
+        self._note(extender, "prioritize", len(self._names), failed=str(failed))
+        text = "Failed to run extender's priority function. No score given by this extender."
+        _log.v(5).info(text, extender=extender.name, err=str(failed))
 
     def _add(self, points: Mapping[str, int], totals: Ints) -> None:
         row_of = self._cluster.table.row_of
@@ -288,6 +363,39 @@ class ExtenderCycle:
             row = row_of.get(name)
             if row is not None and totals[row] != INFEASIBLE:
                 totals[row] += added
+
+    # -- questions -----------------------------------------------------------------------------------------------------
+
+    def narrow(self, feasible: Mask, diagnosis: Diagnosis) -> CycleSteps[tuple[Mask, Status | None]]:
+        """The feasible rows that the extenders leave, and the error that would end an attempt.
+
+        Their rejections are added to the diagnosis.
+        """
+        self._consider(feasible)
+        failed: Status | None = None
+        try:
+            yield from self._ask_filters()
+        except _FailedError as e:
+            failed = e.status
+        left = self._feasible()
+        self._add_refusals(diagnosis, np.flatnonzero(feasible & ~left))
+        return left, failed
+
+    def points(self) -> CycleSteps[dict[str, Ints]]:
+        """Extender -> its addition to the scores, by row; a single node is not scored."""
+        found: dict[str, Ints] = {}
+        if len(self._names) < 2:
+            return found
+        points, _ = yield from self._ask_prioritizers(lambda: "")
+        for extender, of_nodes in points.items():
+            added = found[extender] = np.zeros(self._cluster.table.n, np.int64)
+            for name in self._names:
+                added[self._cluster.table.row_of[name]] = of_nodes.get(name, 0)
+        return found
+
+    def _note(self, extender: Extender, verb: str, asked: int, **found: Any) -> None:
+        if self._asking:
+            self.results.append(ExtenderResult(extender.name, verb, asked, **found))
 
     # -- provisional nomination ----------------------------------------------------------------------------------------
 
@@ -318,14 +426,7 @@ class ExtenderCycle:
         return self._names[0] if scored.error is not None else self._cluster.table.names[int(scored.ranked.argmax())]
 
 
-def _scores(extender: Extender, outcome: Outcome) -> Mapping[str, int]:
-    try:
-        return dict(extender.read_scores(answer_of(outcome)))
-    except Exception as e:
-        _log_unscored(extender, e)
-        return {}
-
-
-def _log_unscored(extender: Extender, failed: Exception) -> None:
-    text = "Failed to run extender's priority function. No score given by this extender."
-    _log.v(5).info(text, extender=extender.name, err=str(failed))
+def _refusals_of(filtered: Filtered) -> dict[str, Status]:
+    """Node -> reason."""
+    refused = {name: unschedulable(why).with_plugin(EXTENDER) for name, why in filtered.failed.items()}
+    return refused | {name: unresolvable(why).with_plugin(EXTENDER) for name, why in filtered.unresolvable.items()}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import numpy as np
@@ -24,8 +24,14 @@ import numpy as np
 from stowplan.kube.klog import without_log
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.decision.extender_results import ExtenderResult, ExtenderResults, RequestKey
+from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, run_at_once
+from stowplan.scheduler.engine.decision.decision import fits_nowhere, without_nodes
+from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle, ExtenderResult, RequestKey
+from stowplan.scheduler.engine.decision.post_filters import post_filters_not_run, run_post_filters
+from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.boundary import call
+from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.interface import PostFilterResult
@@ -36,6 +42,8 @@ from stowplan.scheduler.framework.status import Status
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+
+T = TypeVar("T")
 
 #: Why a PostFilter plugin was not run.
 NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effect_free)"
@@ -117,30 +125,72 @@ class Question:
         return found
 
     def _judge(self, found: Judgement, answers: Mapping[RequestKey, Outcome] | None) -> None:
-        extenders = self.framework.handle.extenders()
-        results = None if answers is None or not extenders else ExtenderResults(extenders, self.pod, answers)
-        judged = self._algorithm.judge(self.framework, self.pod, results)
-        if results is not None:
-            found.extenders, found.wanted = tuple(results.results), results.wanted
-            if results.wanted:
-                return
-        decision, scored = judged.decision, judged.scored
-        # The arrays belong to the evaluation and change when it is used again.
-        found.feasible = judged.feasible.copy()
-        if judged.diagnosis is not None:
-            found.diagnosis = judged.diagnosis.snapshot()
-        if scored is not None:
-            found.node_name, found.nominated = decision.node_name, judged.nominated
-            found.scores = {plugin: points.copy() for plugin, points in scored.by_plugin().items()}
-            found.totals = scored.totals + sum(judged.points.values()) if judged.points else scored.totals.copy()
-            found.scores |= judged.points
-        elif decision.diagnosis is not None:
-            found.message, found.full_message = decision.diagnosis.message(), decision.message
-            found.post_filter = (*decision.post_filter, *judged.post_filters_not_run)
-        else:
-            found.error = decision.status
+        """Decide with every node and the result of every plugin.
+
+        There is no sampling (and its position does not change), no sharing with equal pods, and no randomness.
+        """
+        framework, pod = self.framework, self.pod
+        if not self.cluster.table.count:
+            found.error = without_nodes(pod).status
             return
-        found.not_asked = dict(self._not_asked(found.feasible, extenders_called=results is not None))
+        evaluation, outcome = self._algorithm.filtered(framework, pod)
+        if outcome.error is not None:
+            found.error = outcome.error
+            return
+        feasible, diagnosis, extenders = outcome.feasible, outcome.diagnosis, None
+        if diagnosis is None:
+            diagnosis = evaluation.diagnosis(outcome.refused)
+            if answers is not None and framework.handle.extenders():
+                interested = [extender for extender in framework.handle.extenders() if extender.is_interested(pod)]
+                extenders = ExtenderCycle(self._algorithm, framework, pod, interested, asking=True)
+                narrowed, found.wanted = _answered(extenders.narrow(feasible, diagnosis), answers)
+                if narrowed is None:
+                    return
+                feasible, found.error = narrowed
+        if found.error is None and feasible.any():
+            self._choose(found, evaluation, feasible, extenders, answers)
+        elif found.error is None:
+            self._post_filter(found, outcome.state, diagnosis, after_extenders=extenders is not None)
+        if found.wanted:
+            return
+        # The arrays belong to the evaluation and change when it is used again.
+        found.feasible, found.diagnosis = feasible.copy(), diagnosis.snapshot()
+        found.extenders = () if extenders is None else tuple(extenders.results)
+        if found.error is None:
+            found.not_asked = dict(self._not_asked(found.feasible, extenders_called=answers is not None))
+
+    def _choose(
+        self,
+        found: Judgement,
+        evaluation: Evaluation,
+        feasible: Mask,
+        extenders: ExtenderCycle | None,
+        answers: Mapping[RequestKey, Outcome] | None,
+    ) -> None:
+        """The node, and the scores of all feasible ones."""
+        scored = self._algorithm.score(self.framework, evaluation, self.pod, feasible)
+        points: dict[str, Ints] | None = {}
+        if extenders is not None and answers is not None and scored.error is None:
+            points, found.wanted = _answered(extenders.points(), answers)
+        if scored.error is not None or points is None:
+            found.error = scored.error
+            return
+        added = sum(points.values())
+        row = self._algorithm.row_tried_first(self.pod)
+        found.nominated = row is not None and bool(feasible[row])
+        if row is None or not found.nominated:
+            row = int(np.where(feasible, scored.ranked + added, INFEASIBLE).argmax())
+        found.node_name = self.cluster.table.names[row]
+        found.scores = {plugin: of_plugin.copy() for plugin, of_plugin in scored.by_plugin().items()} | points
+        found.totals = scored.totals + added
+
+    def _post_filter(self, found: Judgement, state: CycleState, diagnosis: Diagnosis, *, after_extenders: bool) -> None:
+        framework, pod = self.framework, self.pod
+        decision = run_at_once(run_post_filters(framework, fits_nowhere(pod, state, diagnosis)))
+        found.message, found.full_message = diagnosis.message(), decision.message
+        found.post_filter = decision.post_filter
+        if not after_extenders:
+            found.post_filter += post_filters_not_run(framework, state, pod, diagnosis, decision)
 
     def _not_asked(self, feasible: Mask, *, extenders_called: bool) -> Iterator[tuple[str, str]]:
         """Plugins and extenders that an attempt would also have called; `extenders_called`: extenders were."""
@@ -180,6 +230,21 @@ class Question:
         if outcome.error is not None:
             return None
         return outcome.diagnosis or evaluation.diagnosis(outcome.refused)
+
+
+def _answered(steps: CycleSteps[T], answers: Mapping[RequestKey, Outcome]) -> tuple[T | None, tuple[Ask, ...]]:
+    """What the steps return, with these answers of extenders; or the requests that have none yet."""
+    try:
+        needed = next(steps)
+        while True:
+            asks = tuple(ask for ask in needed if isinstance(ask, Ask))  # type: ignore[union-attr]
+            if missing := tuple(ask for ask in asks if (ask.who, ask.verb) not in answers):
+                steps.close()
+                return None, missing
+            needed = steps.send(tuple(answers[ask.who, ask.verb] for ask in asks))
+    except StopIteration as end:
+        result: T = end.value
+        return result, ()
 
 
 def unplaced(state: ClusterState, info: PodInfo) -> PodInfo:
