@@ -55,7 +55,7 @@ def pytest_collection(session):
     """Collects without the garbage collector: collected items stay, and scanning them takes a fifth of the time.
 
     They are frozen afterwards, so that they are not scanned while tests run, either. What tests share stays, too: at
-    Python's default rate, looking at it takes a fifth of the time of `make test`.
+    Python's default rate, looking at it takes a tenth of the time of `make test`.
     """
     gc.disable()
     try:

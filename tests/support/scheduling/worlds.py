@@ -65,6 +65,18 @@ def struct(obj):
     return decode_object(obj.obj() if hasattr(obj, "obj") else obj)
 
 
+def named_like(shape, name, **metadata):
+    """A pod like this one, as a struct, whose name is also its UID."""
+    return struct({**shape, "metadata": {**shape["metadata"], "name": name, "uid": name, **metadata}})
+
+
+def remove_placed(state, which):
+    """Remove one of the placed pods, if there are any."""
+    placed = sorted(info.uid for info in state.placed_pods())
+    if placed:
+        state.remove_pod(placed[which % len(placed)])
+
+
 def maybe(strategy, *, otherwise=None):
     """The strategy in one case of three."""
     return st.integers(0, 2).flatmap(lambda n: strategy if n == 2 else st.just(otherwise))

@@ -26,11 +26,11 @@ from support.scheduling.worlds import (
     PLACEABLE,
     ZONE,
     clusters,
+    named_like,
     pods,
     service,
     spread_constraints,
     state_of,
-    struct,
 )
 
 WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
@@ -105,8 +105,7 @@ class Bench:
                 **self.shape["metadata"].get("labels", {}),
                 **({"index": str(i)} if "index" in self.labels else {}),
             }
-            metadata = {**self.shape["metadata"], "name": f"p{i}", "uid": f"p{i}", "labels": labels}
-            found.append(self.state.pod_info(struct({**self.shape, "metadata": metadata})))
+            found.append(self.state.pod_info(named_like(self.shape, f"p{i}", labels=labels)))
         return found
 
     def algorithm(self, *, reuse):

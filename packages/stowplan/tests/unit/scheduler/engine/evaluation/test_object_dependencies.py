@@ -47,7 +47,7 @@ from support.plugins import claims as volumes
 from support.plugins.answering_plugins import configuration
 from support.plugins.storage import of, pvc, storage
 from support.scheduling.evaluations import findings
-from support.scheduling.worlds import HOST, ZONE, namespace, service, state_of, struct
+from support.scheduling.worlds import HOST, ZONE, named_like, namespace, remove_placed, service, state_of, struct
 
 GPU = "example.com/gpu"
 QUOTA = custom_resource("quotas.v1.example.com")
@@ -639,10 +639,7 @@ def test_reuse_is_exact_while_objects_change(switched, without):
 
         def a_new_pod(which):
             found = templates[which % len(templates)]
-            found = dict(found if isinstance(found, dict) else found.obj())
-            return state.pod_info(
-                struct({**found, "metadata": {**found["metadata"], "name": f"p{count}", "uid": f"p{count}"}})
-            )
+            return state.pod_info(named_like(found if isinstance(found, dict) else found.obj(), f"p{count}"))
 
         for what, which in changes:
             count += 1
@@ -652,8 +649,8 @@ def test_reuse_is_exact_while_objects_change(switched, without):
                 (state.put_object if what == "put" else state.remove_object)(struct(obj))
             elif what == "place":
                 state.assume(pod, f"n{which % 4}")
-            elif what == "delete" and state.placed_pods():
-                state.remove_pod(state.placed_pods()[which % len(state.placed_pods())].uid)
+            elif what == "delete":
+                remove_placed(state, which)
             elif what == "nominate":
                 state.nominator.add(pod, f"n{which % 4}")
             count += 1

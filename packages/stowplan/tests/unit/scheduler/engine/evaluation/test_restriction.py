@@ -23,7 +23,7 @@ from support.examples import examples
 from support.plugins.profiles import framework
 from support.plugins.users_plugins import EvenPods, FewPods, Narrow
 from support.scheduling.evaluations import findings
-from support.scheduling.worlds import PLACEABLE, clusters, pods, state_of, struct
+from support.scheduling.worlds import PLACEABLE, clusters, named_like, pods, remove_placed, state_of, struct
 
 
 @pytest.fixture(autouse=True)
@@ -97,11 +97,9 @@ def test_a_restricted_evaluation_agrees_with_an_unrestricted_one(plugins):
         placements = [None, *(np.array(sorted(r for r in p if r < state.table.n), np.intp) for p in placements)]
         for i, (what, which) in enumerate(steps):
             shape = shapes[which % len(shapes)]
-            metadata = {**shape["metadata"], "name": f"p{i}", "uid": f"p{i}"}
-            pod = state.pod_info(struct({**shape, "metadata": metadata}))
-            placed = sorted(info.uid for info in state.placed_pods())
-            if what == "delete" and placed:
-                state.remove_pod(placed[which % len(placed)])
+            pod = state.pod_info(named_like(shape, f"p{i}"))
+            if what == "delete":
+                remove_placed(state, which)
             elif what == "nominate":
                 state.nominator.add(pod, f"n{which % 6}")
             elif what == "node":

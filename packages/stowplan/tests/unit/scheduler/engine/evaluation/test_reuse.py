@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from stowplan.kube.api import types as t
 from stowplan.plugins import (
     Code,
     CountsPods,
@@ -34,9 +34,7 @@ from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.plugins.users_plugins import (
-    USERS,
-)
+from support.plugins.users_plugins import USERS
 from support.scheduling.evaluations import findings
 from support.scheduling.worlds import (
     HOST,
@@ -45,6 +43,7 @@ from support.scheduling.worlds import (
     bound,
     clusters,
     lookup_objects,
+    named_like,
     nodes,
     pods,
     service,
@@ -239,9 +238,7 @@ class World:
     def next_pod(self, which, **annotations):
         self.count += 1
         shape = self.shapes[which % len(self.shapes)]
-        name = f"new{self.count}"
-        metadata = {**shape["metadata"], "name": name, "uid": name, "annotations": annotations}
-        return self.state.pod_info(struct({**shape, "metadata": metadata}))
+        return self.state.pod_info(named_like(shape, f"new{self.count}", annotations=annotations))
 
     def check(self, pod):
         """Both schedulers decide alike; the shared evaluation equals a fresh one."""
@@ -307,9 +304,8 @@ def step(world, what, which, draw):
     elif what == "label pod" and placed:
         info = state.placed(placed[which % len(placed)])
         if info.pod.spec.node_name:
-            pod = t.Pod(metadata=info.pod.metadata, spec=info.pod.spec, status=info.pod.status)
             labels = {**info.labels, "app": ("web", "db")[which % 2]}
-            state.add_pod(_relabelled(pod, labels))
+            state.add_pod(replace(info.pod, metadata=replace(info.pod.metadata, labels=labels)))
     elif what == "transaction" and placed:
         with state.transaction():
             state.remove_pod(placed[which % len(placed)])
@@ -320,12 +316,6 @@ def step(world, what, which, draw):
             state.add_node(struct(draw(nodes(f"n{6 + which % 2}"))))
             world.check(world.next_pod(which + 1))
             world.check_answers()
-
-
-def _relabelled(pod, labels):
-    from msgspec.structs import replace
-
-    return replace(pod, metadata=replace(pod.metadata, labels=labels))
 
 
 def play(world, steps, draw):

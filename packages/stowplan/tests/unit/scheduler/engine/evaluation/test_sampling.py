@@ -31,7 +31,7 @@ from support.examples import examples
 from support.plugins.answering_plugins import configuration
 from support.plugins.raised import in_short
 from support.plugins.users_plugins import EvenPods
-from support.scheduling.worlds import PLACEABLE, clusters, pods, state_of, struct
+from support.scheduling.worlds import PLACEABLE, clusters, named_like, pods, remove_placed, state_of, struct
 
 
 @pytest.mark.parametrize(
@@ -170,12 +170,9 @@ def play(cluster, shapes, steps, *, plugins, share, without, reuse, least):
     for i, (what, which) in enumerate(steps):
         shape = shapes[which % len(shapes)]
         nominated = {"nominatedNodeName": f"n{which % 12}"} if what == "nominated" else {}
-        new = {**shape, "metadata": {**shape["metadata"], "name": f"p{i}", "uid": f"p{i}"}, "status": nominated}
-        pod = state.pod_info(struct(new))
+        pod = state.pod_info(named_like({**shape, "status": nominated}, f"p{i}"))
         if what == "remove":
-            placed = sorted(info.uid for info in state.placed_pods())
-            if placed:
-                state.remove_pod(placed[which % len(placed)])
+            remove_placed(state, which)
         elif what == "nominate":
             state.nominator.add(pod, f"n{which % 12}")
         node = check(plain, scheduler, pod)
