@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
+from stowplan.scheduler.engine.groups.group_trials import PlacementTrial
 from stowplan.testing import a_node, a_pod
 
 

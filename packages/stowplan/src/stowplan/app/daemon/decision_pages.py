@@ -47,8 +47,8 @@ from stowplan.kube.api.types import PodGroup
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.serving.requests.messages import JSON, Page, Request, Response
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.engine.groups.group_cycle import story_key
 from stowplan.scheduler.engine.groups.group_questions import WITHOUT_GATE as GROUPS_OFF
-from stowplan.scheduler.engine.groups.group_stories import story_key
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.inspection import queue_state, records

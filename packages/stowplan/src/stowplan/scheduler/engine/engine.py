@@ -48,16 +48,15 @@ from stowplan.scheduler.engine.context import (
     Stopwatch,
 )
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
+from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics, SizeMetrics
 from stowplan.scheduler.engine.decision.questions import Question
-from stowplan.scheduler.engine.decision.size_metrics import SizeMetrics
 from stowplan.scheduler.engine.dumped import EngineDump, set_chance
 from stowplan.scheduler.engine.dumping import Dumping
 from stowplan.scheduler.engine.effects import Effect, RunPlugin
 from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.scheduler.engine.eviction.evictions import Evictions
+from stowplan.scheduler.engine.groups.group_cycle import GroupScheduling
 from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
-from stowplan.scheduler.engine.groups.group_scheduling import GroupScheduling
 from stowplan.scheduler.engine.inputs import (
     Activated,
     Adopted,

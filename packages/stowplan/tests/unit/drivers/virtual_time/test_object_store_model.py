@@ -9,7 +9,7 @@ from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import convert, to_dict
 from stowplan.kube.api.types import Pod, PodCondition
-from stowplan.scheduler.engine.pod_status import status_patch
+from stowplan.scheduler.engine.statuses import status_patch
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Update
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from support.api.embedded import Api, binding

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.types import Pod, PodCondition, PodStatus
-from stowplan.scheduler.engine.pod_status import status_patch
+from stowplan.scheduler.engine.statuses import status_patch
 from support.api.embedded import Api
 from support.api.embedded import pod as pod_dict
 

@@ -1,4 +1,4 @@
-"""Records of eviction plans in progress and of their victims.
+"""Records of eviction plans in progress, of their victims and of whom they are for; and their metrics.
 
     PlanRecord    begun       the scheduling cycle is not finished yet
                   clearing    nominations of less important pods to the node are cleared, one after the other
@@ -16,21 +16,23 @@
 `evictions.py` advances the plans, `victim_evictions.py` the victims. A record forwards what arrives for it (an answer,
 the end of a patch, an alarm) to the one that advances it.
 
-Upstream: pkg/scheduler/framework/preemption/executor.go.
+Upstream: pkg/scheduler/framework/preemption/executor.go (preemptors: ExecutorPreemptor).
 """
 
 from __future__ import annotations
 
 from collections import deque
 from enum import Enum, auto
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import field
 
-from stowplan.kube.api.types import Pod
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta
+from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.engine.eviction.preemptors import Preemptor
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Alarm
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.handle import EventRecorder
@@ -172,3 +174,119 @@ class VictimRecord(PlainStruct, eq=False):
 
     def answered(self, number: int, outcome: Outcome, /) -> None:
         self.owner.answered(self, outcome)
+
+
+class EvictionMetrics:
+    def __init__(self, metrics: SchedulerMetrics | None) -> None:
+        """None: nothing is counted."""
+        self._metrics = metrics
+
+    def planned(self, victims: int) -> None:
+        if self._metrics is not None:
+            self._metrics.preemption_victims.observe(victims)
+
+    def ended(self, result: str, seconds: float) -> None:
+        """A plan was carried out or abandoned."""
+        if self._metrics is not None:
+            self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(seconds)
+            self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()
+
+    def eviction_began(self, plugin: str) -> None:
+        if self._metrics is not None:
+            self._metrics.goroutines.with_label_values(plugin).inc()
+
+    def eviction_ended(self, plugin: str) -> None:
+        if self._metrics is not None:
+            self._metrics.goroutines.with_label_values(plugin).dec()
+
+
+#: Stands in for the node name in messages about a group's victims, which may be on any node.
+CLUSTER = "cluster"
+
+
+class Preemptor(Protocol):
+    """A pod or pod group that preempts."""
+
+    #: The type in messages.
+    type: str
+
+    @property
+    def uid(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def metadata(self) -> ObjectMeta:
+        """Reference for log lines."""
+
+    @property
+    def object(self) -> ApiStruct: ...
+
+    @property
+    def priority(self) -> int: ...
+
+    @property
+    def pods(self) -> tuple[PodInfo, ...]:
+        """The pods that need the room; at least one."""
+
+    @property
+    def node_name(self) -> str:
+        """The node of the victims."""
+
+    def takes_from(self, node_name: str, /) -> bool:
+        """Whether pods on that node are among its possible victims."""
+
+    def needs_room(self, state: ClusterState, /) -> bool:
+        """Whether the victims' room is still needed."""
+
+
+class PreemptingPod:
+    type = "pod"
+
+    def __init__(self, plan: EvictionPlan) -> None:
+        pod = plan.preemptor
+        self.pods, self.node_name = (pod,), plan.node_name
+        self.uid, self.key, self.priority = pod.uid, pod.key, pod.priority
+        self.object = pod.pod
+        self.metadata = self.object.metadata
+
+    def takes_from(self, node_name: str) -> bool:
+        return node_name == self.node_name
+
+    def needs_room(self, state: ClusterState) -> bool:
+        return self.node_name in state.table.row_of and _is_pending(state, self.uid)
+
+
+class PreemptingGroup:
+    type = "podgroup"
+    node_name = CLUSTER
+
+    def __init__(self, plan: GroupEvictionPlan) -> None:
+        self.object, self.pods = plan.group, plan.pods
+        self.metadata = plan.group.metadata
+        self.uid = self.metadata.uid
+        self.key = group_key(plan.pods[0].pod)
+        self.priority = plan.group.spec.priority or 0
+
+    def takes_from(self, node_name: str) -> bool:
+        return True
+
+    def needs_room(self, state: ClusterState) -> bool:
+        """A gang below its minimum size would not be scheduled, and needs no room."""
+        group = state.objects.get(PodGroup, self.key)
+        if group is None or group.metadata.uid != self.uid:
+            return False
+        gang = group.spec.scheduling_policy.gang
+        enough = gang is None or state.pod_groups.pods(self.key) >= gang.min_count
+        return enough and any(_is_pending(state, pod.uid) for pod in self.pods)
+
+
+def preemptor_of(plan: EvictionPlan | GroupEvictionPlan) -> Preemptor:
+    return PreemptingPod(plan) if isinstance(plan, EvictionPlan) else PreemptingGroup(plan)
+
+
+def _is_pending(state: ClusterState, uid: str) -> bool:
+    """Whether the pod exists, has no node, and is not being deleted."""
+    pod = state.newest(uid)
+    return pod is not None and pod.metadata.deletion_timestamp is None and state.placed(uid) is None

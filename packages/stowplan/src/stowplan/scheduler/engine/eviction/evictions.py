@@ -23,9 +23,13 @@ from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.dumped import DumpedEvictions, DumpedPreemption
-from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
-from stowplan.scheduler.engine.eviction.eviction_records import PlanRecord, PlanStage, Result
-from stowplan.scheduler.engine.eviction.preemptors import preemptor_of
+from stowplan.scheduler.engine.eviction.eviction_records import (
+    EvictionMetrics,
+    PlanRecord,
+    PlanStage,
+    Result,
+    preemptor_of,
+)
 from stowplan.scheduler.engine.eviction.victim_evictions import VictimEvictions, log_reprieved
 from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
 from stowplan.scheduler.engine.written_objects import as_written

@@ -22,15 +22,15 @@ from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
-from stowplan.scheduler.engine.eviction.eviction_metrics import EvictionMetrics
 from stowplan.scheduler.engine.eviction.eviction_records import (
+    EvictionMetrics,
     EvictionStage,
     PlanRecord,
     PlanStage,
+    Preemptor,
     Result,
     VictimRecord,
 )
-from stowplan.scheduler.engine.eviction.preemptors import Preemptor
 from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
 from stowplan.scheduler.framework.requests import Delete, Done, Outcome, Read, Unknown
 

@@ -1,35 +1,44 @@
-"""The scheduling cycle of a pod group, whose members are popped together.
+"""The scheduling cycle of a pod group, whose members are popped together; with its metrics and stories.
 
 The group itself is not in the queue. Its pods that can be tried are popped along with the first, in order of
-importance, and tried together (`group_trial`). The result determines what happens to each: if the group can be
+importance, and tried together (`group_trials`). The result determines what happens to each: if the group can be
 scheduled, its pods are assumed one by one, like single pods; all others fail, with the group's message or their own.
 
-Upstream: pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, Pod groups.
+`GroupScheduling` has the parts that the feature gates ask for. Without the gate GenericWorkload it is empty, and pods
+of a group are scheduled one by one.
+
+Upstream: pkg/scheduler/schedule_one_podgroup.go, pkg/scheduler/metrics/profile_metrics.go (stories: none);
+docs/reference/behaviour.md, Pod groups.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from stowplan.kube.config import FeatureGates
 from stowplan.kube.klog import get_logger
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
-from stowplan.scheduler.engine.eviction.evictions import Evictions
-from stowplan.scheduler.engine.groups.group_metrics import GroupMetrics
 from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
+from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
-from stowplan.scheduler.engine.groups.group_stories import record_trial
-from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
-from stowplan.scheduler.engine.groups.group_trials import GroupTrials
+from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials, TriedPod
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, SchedulingCycle, failure_from_decision
-from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
-from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised
+from stowplan.scheduler.inspection.stories import Stories
 from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.engine.eviction.evictions import Evictions
+    from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
+    from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
 _log = get_logger(__name__)
 
@@ -202,3 +211,98 @@ def _held_back(wait: Status | None) -> Status:
 def _order(queued: QueuedPod) -> tuple[int, float, int]:
     first = queued.initial_attempt_timestamp
     return -queued.pod.priority, float("-inf") if first is None else first, queued.arrival
+
+
+class GroupMetrics:
+    def __init__(self, metrics: SchedulerMetrics | None, *, now: Callable[[], float]) -> None:
+        """None: nothing is counted."""
+        self._metrics = metrics
+        self._now = now
+
+    def decided(self, started: float) -> None:
+        if self._metrics is not None:
+            self._metrics.podgroup_scheduling_algorithm_duration_seconds.observe(self._now() - started)
+
+    def ended(self, trial: GroupTrial, *, profile: str, started: float) -> None:
+        if self._metrics is None:
+            return
+        result = "error"
+        if trial.status.code == Code.Success:
+            result = "scheduled"
+        elif trial.status.rejected:
+            result = "waiting_on_preemption" if trial.waiting else "unschedulable"
+        self._metrics.podgroup_schedule_attempts_total.with_label_values(result, profile).inc()
+        durations = self._metrics.podgroup_scheduling_attempt_duration_seconds
+        durations.with_label_values(result, profile).observe(self._now() - started)
+
+
+SCHEDULED, REFUSED = "scheduled", "not scheduled"
+WAITS, FAILED = "waits for preemption", "failed"
+
+
+def story_key(group: str) -> str:
+    """The key of a group's story; a pod's key contains one slash."""
+    return f"podgroup/{group}"
+
+
+def record_trial(stories: Stories, group: str, trial: GroupTrial) -> None:
+    """Record a completed trial."""
+    if not stories.kept:
+        return
+    what = FAILED
+    if trial.status.code == Code.Success:
+        what = SCHEDULED
+    elif trial.status.rejected:
+        what = WAITS if trial.waiting else REFUSED
+    placed = sum(pod.placed for pod in trial.pods)
+    message = f": {trial.status.message}" if trial.status.message else ""
+    key = story_key(group)
+    stories.step(key, key, what, f"{placed:,} of {len(trial.pods):,} pods fit together{message}")
+
+
+class GroupScheduling:
+    def __init__(
+        self,
+        context: EngineContext,
+        *,
+        algorithm: SchedulingAlgorithm,
+        features: FeatureGates,
+        cycle: SchedulingCycle,
+        evictions: Evictions,
+        suspended: SuspendedCycles,
+        metrics: SchedulerMetrics | None,
+        wall_clock: Callable[[], float],
+        stopwatch: Callable[[], float],
+    ) -> None:
+        """`stopwatch`: time for metrics."""
+        self._algorithm = algorithm
+        self.statuses = GroupStatuses(context.outbox, context.state, wall_clock=wall_clock)
+        self.trials: GroupTrials | None = None
+        #: None: the pods of a group preempt individually.
+        self.preemption: GroupPreemption | None = None
+        #: None: pods of a group are tried one by one.
+        self.cycle: GroupCycle | None = None
+        if not features.enabled("GenericWorkload"):
+            return
+        placements = features.enabled("TopologyAwareWorkloadScheduling")
+        self.trials = trials = GroupTrials(algorithm, context.state, context.reporter, placements=placements)
+        if features.enabled("WorkloadAwarePreemption"):
+            self.preemption = GroupPreemption(trials)
+        self.cycle = GroupCycle(
+            context,
+            trials=trials,
+            suspended=suspended,
+            preemption=self.preemption,
+            evictions=evictions,
+            cycle=cycle,
+            statuses=self.statuses,
+            metrics=GroupMetrics(metrics, now=stopwatch),
+        )
+
+    def question(self, group: str, version: tuple[int, ...]) -> GroupQuestion:
+        """A question about the group in the cluster at this version."""
+        return GroupQuestion(self._algorithm, self.trials, self.preemption, group, version=version)
+
+    def unfinished(self) -> list[str]:
+        """What is in progress and prevents a dump."""
+        return self.statuses.unfinished

@@ -18,8 +18,7 @@ from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
 from stowplan.scheduler.engine.evaluation.sampling import Sampling
-from stowplan.scheduler.engine.groups.group_trial import GroupTrial
-from stowplan.scheduler.engine.groups.group_trials import GroupTrials
+from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials
 from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.extender import ClusterChangedError

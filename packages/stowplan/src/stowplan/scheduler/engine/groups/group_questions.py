@@ -33,8 +33,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
-    from stowplan.scheduler.engine.groups.group_trial import GroupTrial, TriedPod
-    from stowplan.scheduler.engine.groups.group_trials import GroupTrials
+    from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials, TriedPod
 
 WITHOUT_GATE = "the gate GenericWorkload is off: its pods are scheduled one by one"
 

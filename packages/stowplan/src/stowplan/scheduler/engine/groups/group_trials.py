@@ -1,25 +1,62 @@
-"""Try a pod group in each of its placements, and choose the best (`group_trial`).
+"""Try a pod group in each of its placements, and choose the best.
 
-Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go; docs/reference/behaviour.md, Pod groups.
+    GroupTrials      the placements of a group, tried one after the other
+    PlacementTrial   the pods of the group in one placement, each on the state that those before it leave
+    EqualPods        equal pods of the group, decided together
+    GroupTrial       the result, as plain values
+
+For each pod, Permit returns whether the group can be scheduled now; a pod that only has to wait counts as placed. The
+best of the placements in which the group fits is chosen.
+
+Everything happens in a transaction of the cluster, which is always undone, even on success. Victims of preemption stay,
+so a node may look fuller than it will be.
+
+A trial may have to wait (`decision.cycle_steps`). No transaction is open meanwhile: everything is undone before, and
+replayed afterwards, pod by pod. If the cluster has changed, each pod that had a node must still fit there; if one does
+not, the trial restarts. A replay costs as many reservations as pods were placed before, for each wait.
+
+For equal pods that share an evaluation and reserve nothing, the next pod's node can be computed without assuming the
+pods before it (`evaluation/batch_placement.py`). Permit's result for each follows from the number of the group's pods
+that have nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod. Anything that
+cannot be decided this way is tried pod by pod.
+
+Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, which block while waiting;
+docs/reference/behaviour.md, Pod groups.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from msgspec import field
+
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.context import Reporter
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
-from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-from stowplan.scheduler.engine.groups.equal_pods import EqualPods
-from stowplan.scheduler.engine.groups.group_trial import GroupTrial, PlacementTrials
-from stowplan.scheduler.engine.groups.placement_trial import PlacementTrial
+from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps, Needs
+from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, Decision
+from stowplan.scheduler.engine.schedule_one import Failure, failure_of, reserve, schedule_pod
+from stowplan.scheduler.framework.boundary import Ended, Raised, call, declares, nothing, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import Placement, PodGroupInfo
+from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan
+from stowplan.scheduler.framework.extender import ClusterChangedError
+from stowplan.scheduler.framework.interface import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
+from stowplan.scheduler.framework.requests import Outcome
+from stowplan.scheduler.framework.runtime.binding import run_permit, run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.runtime.placements import run_placement_generate, whole_cluster
-from stowplan.scheduler.framework.status import Status
+from stowplan.scheduler.framework.runtime.placements import (
+    PlacementScores,
+    run_placement_generate,
+    run_placement_score,
+    whole_cluster,
+)
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
@@ -87,3 +124,444 @@ class GroupTrials:
         if placement is None or len(placement.nodes) == self._state.table.count:
             return None
         return None if placement.nodes.rows is None else NodeSubset(placement.nodes.rows)
+
+
+WAITING = "pod group is waiting for preemption to complete"
+
+
+class TriedPod(PlainStruct, eq=False, kw_only=True):
+    """The result for one pod on trial."""
+
+    queued: QueuedPod
+    decision: Decision
+    #: The node that it was placed on; "" if none.
+    host: str = ""
+    #: The failure, if Reserve or Permit rejected the pod, or deciding failed.
+    failed: Failure | None = None
+    #: Permit's status if the pod would have to wait.
+    wait: Status | None = None
+
+    @property
+    def placed(self) -> bool:
+        return bool(self.host)
+
+    @property
+    def needs_preemption(self) -> bool:
+        """Whether it fits after evictions from its node."""
+        return self.placed and not self.decision.node_name
+
+    @property
+    def status(self) -> Status:
+        if self.failed is not None:
+            return self.failed.status
+        return SUCCESS if self.decision.status is None else self.decision.status
+
+
+class GroupTrial(PlainStruct, eq=False):
+    """The result for a group."""
+
+    #: Success; a rejection, whether or not it waits for preemption; or an Error.
+    status: Status
+    #: In the order in which they were tried; pods after an error were not tried.
+    pods: list[TriedPod] = field(default_factory=list)
+    #: Whether it is rejected only until its preemption is complete.
+    waiting: bool = False
+    #: The evictions that make room for the whole group.
+    plan: GroupEvictionPlan | None = None
+    #: The result in each placement, if there are placements; for explanations.
+    placements: Sequence[tuple[Placement, GroupTrial]] = ()
+    #: Whether a placed pod needs preemption.
+    _preempting: bool = False
+
+    def take(self, tried: TriedPod) -> bool:
+        """Add the result of the next pod; return whether to continue."""
+        self.pods.append(tried)
+        if not tried.placed:
+            if tried.status.rejected:
+                return True
+            self.status = error(f"failed to schedule other pod from a pod group: {tried.status.message}")
+            self.waiting = False
+            return False
+        self._preempting = self._preempting or tried.needs_preemption
+        if tried.wait is None:
+            self.waiting = self._preempting
+            self.status = rejected(WAITING) if self._preempting else SUCCESS
+        return True
+
+    @property
+    def proposed(self) -> tuple[ProposedAssignment, ...]:
+        return tuple(ProposedAssignment(pod.queued.pod, pod.host) for pod in self.pods if pod.placed)
+
+
+class PlacementTrials:
+    """The trials of a group, one per placement, and the best of them."""
+
+    def __init__(
+        self,
+        framework: Framework,
+        todo: Sequence[Placement] | None = None,
+        group_state: CycleState | None = None,
+        group: PodGroupInfo | None = None,
+    ) -> None:
+        """`todo` of None: there are no placements."""
+        self._framework = framework
+        self._group_state = group_state
+        self._group = group
+        self.todo: Sequence[Placement | None] = (None,) if todo is None else todo
+        self._trials: list[tuple[Placement, GroupTrial]] = []
+        self._final: GroupTrial | None = None
+
+    def tried(self, placement: Placement | None, trial: GroupTrial) -> bool:
+        """Add a trial; return whether to continue with the next placement."""
+        if placement is None or trial.status.code == Code.Error:
+            self._final = trial
+            return False
+        self._trials.append((placement, trial))
+        return True
+
+    def concluded(self) -> GroupTrial:
+        if self._final is not None:
+            return self._final
+        best = self._best()
+        best.placements = self._trials
+        return best
+
+    def _best(self) -> GroupTrial:
+        trials = self._trials
+        good = [(placement, trial) for placement, trial in trials if trial.status.code == Code.Success or trial.waiting]
+        if not good:
+            first = trials[0][1]
+            text = f"0/{len(trials)} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
+            return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
+        if len(good) == 1:
+            return good[0][1]
+        assert self._group_state is not None
+        assert self._group is not None
+        assignments = [PodGroupAssignments(placement, trial.proposed) for placement, trial in good]
+        scores = run_placement_score(self._framework, self._group_state, self._group, assignments)
+        if isinstance(scores, Status):
+            return GroupTrial(scores)
+        return good[self._chosen(scores)][1]
+
+    def _chosen(self, scores: Sequence[PlacementScores]) -> int:
+        most = max(score.total for score in scores)
+        best = [i for i, score in enumerate(scores) if score.total == most]
+        random = self._framework.handle.random
+        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
+
+
+def rejected(*reasons: str) -> Status:
+    return Status(Code.Unschedulable, reasons, error=RuntimeError(GROUP_UNSCHEDULABLE))
+
+
+class JointDecisions(PlainStruct, eq=False):
+    """Decisions for the first of some equal pods, all of which get a node."""
+
+    decisions: list[Decision] = field(default_factory=list)
+    #: How many of them, counted from the first, would have to wait on Permit, and with which status.
+    waiting: int = 0
+    wait: Status | None = None
+
+
+class EqualPods:
+    """Finds equal pods in a group, and decides for them; within one trial's transaction."""
+
+    def __init__(self, algorithm: SchedulingAlgorithm) -> None:
+        self._algorithm = algorithm
+        self._cluster = algorithm.cluster
+        #: Of the last group tried: (first of a run, profile, the cluster's version) -> end of the run.
+        self._pods: Sequence[QueuedPod] = ()
+        self._ends: dict[Any, int] = {}
+
+    def end(self, framework: Framework, pods: Sequence[QueuedPod], first: int) -> int:
+        """The end of the run of equal pods that starts here. Called with the same `pods` for each placement."""
+        if pods is not self._pods:
+            self._pods, self._ends = pods, {}
+        key = first, framework.profile_name, self._cluster.version
+        end = self._ends.get(key)
+        if end is None:
+            end = self._ends[key] = end_of_run(framework, [queued.pod for queued in pods], first)
+        return end
+
+    def decided(self, framework: Framework, pods: Sequence[PodInfo], within: NodeSubset | None) -> JointDecisions:
+        """Decide for as many of these equal pods of a group as possible together, or for none."""
+        if len(pods) < 2 or not reserves_nothing(framework, pods):
+            return JointDecisions()
+        quorum = quorum_of(framework, pods[0])
+        if quorum is None:
+            return JointDecisions()
+        placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
+        # If a plugin raises, the first pod that is tried by itself gets it as its error.
+        batch = partial(self._algorithm.schedule_batch, within=within)
+        decided = call(batch, framework, pods, check=None, failed=nothing)
+        if decided is None:
+            return JointDecisions()
+        result = JointDecisions(decided)
+        result.waiting = max(0, min(len(result.decisions), quorum - placed - 1))
+        if result.waiting:
+            first = result.decisions[0]
+            assert first.state is not None
+            result.wait, _ = run_permit(framework, first.state.clone(), first.pod, first.node_name)
+        self._observe(framework, result)
+        return result
+
+    @staticmethod
+    def _observe(framework: Framework, result: JointDecisions) -> None:
+        """Count plugins that did not run per pod as if they had."""
+        if framework.metrics is None:
+            return
+        points, pods = framework.metrics.points, len(result.decisions)
+        for point in ("Reserve", "Unreserve"):
+            points[point].took(0.0, runs=pods)
+        points["Permit"].took(0.0, Code.Wait, runs=max(0, result.waiting - 1))
+        points["Permit"].took(0.0, runs=pods - result.waiting)
+
+
+def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int:
+    """The end of the run of pods that share an evaluation with the first, in the current cluster."""
+    template, signature = pods[first].shape.template, framework.signature(pods[first])
+    end = first + 1
+    if signature is not None:
+        while end < len(pods) and pods[end].shape.template is template and framework.signature(pods[end]) == signature:
+            end += 1
+    return end
+
+
+def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
+    """Whether Reserve has nothing to do for any of these pods."""
+    shapes = {pod.shape for pod in pods}
+    return all(declares(plugin.ignores, shape) for plugin in framework.reserve for shape in shapes)
+
+
+def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
+    """The number of pods with nodes from which Permit approves the group; None if unknown."""
+    found = 0
+    for plugin in framework.permit:
+        quorum = call(plugin.quorum, pod, check=None, failed=nothing)
+        if quorum is None or (quorum and found):
+            # With two plugins the status changes when the first one approves.
+            return None
+        found = max(found, quorum)
+    return found
+
+
+class _PlacedPod(PlainStruct, eq=False):
+    """A pod on its node within the transaction."""
+
+    tried: TriedPod
+    info: PodInfo
+    #: The attempt's state with what Reserve wrote to it, and as it was before; None if Reserve has nothing to do.
+    state: CycleState | None = None
+    before: CycleState | None = None
+
+
+class PlacementTrial:
+    """The trial in one placement; its transaction is open unless it waits."""
+
+    def __init__(
+        self,
+        algorithm: SchedulingAlgorithm,
+        framework: Framework,
+        *,
+        equal_pods: EqualPods,
+        reporter: Reporter,
+        within: NodeSubset | None,
+        run_post_filter: bool,
+        removed: RemovedPods | None,
+    ) -> None:
+        """`within`: the nodes of the placement; None: all. `removed`: pods that are off their nodes for the trial."""
+        self.state: ClusterState = algorithm.cluster
+        self._algorithm = algorithm
+        self._framework = framework
+        self._equal_pods = equal_pods
+        self._reporter = reporter
+        self._within = within
+        self._run_post_filter = run_post_filter
+        self._removed = removed
+        #: The names of the nodes of the placement; set at the first wait.
+        self._names: list[str] = []
+        #: What has to be undone or replayed, in order.
+        self._placed: list[_PlacedPod] = []
+        self._on_trial: frozenset[str] = frozenset()
+        self._transaction: Transaction | None = None
+
+    def run(self, pods: Sequence[QueuedPod]) -> CycleSteps[GroupTrial]:
+        self._on_trial = frozenset(queued.pod.uid for queued in pods)
+        for _ in range(MAX_TRIES):
+            trial = GroupTrial(rejected())
+            self._placed.clear()
+            self.open()
+            try:
+                yield from self._try_in_turn(pods, trial)
+            except ClusterChangedError:
+                # While the trial waited, others took the place of one of its pods.
+                continue
+            finally:
+                # An aborted trial gets here as well, with nothing to undo: it is closed where it waits.
+                self.undo()
+            return trial
+        return GroupTrial(error(GIVEN_UP))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _try_in_turn(self, pods: Sequence[QueuedPod], trial: GroupTrial) -> CycleSteps[None]:
+        """Try the pods until one ends the trial; consecutive equal pods are decided together as far as possible."""
+        framework, first = self._framework, 0
+        while first < len(pods):
+            end = self._equal_pods.end(framework, pods, first)
+            together = self._equal_pods.decided(framework, [queued.pod for queued in pods[first:end]], self._within)
+            others_follow = first + len(together.decisions) < len(pods)
+            for i, decision in enumerate(together.decisions):
+                wait = together.wait if i < together.waiting else None
+                tried = TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
+                trial.take(tried)
+                if others_follow:
+                    # They must see it on its node.
+                    placed = _PlacedPod(tried, PodInfo(decision.pod.pod, decision.pod.shape))
+                    self.state.assume(placed.info, tried.host)
+                    self._placed.append(placed)
+            first += len(together.decisions)
+            while first < end:
+                tried = yield from self._try(pods[first])
+                if not trial.take(tried):
+                    return
+                first += 1
+                if not tried.placed and tried.failed is None:
+                    rest = [queued.pod for queued in pods[first:end]]
+                    for decision in self._algorithm.reject_equal(framework, tried.decision, rest, within=self._within):
+                        trial.take(TriedPod(queued=pods[first], decision=decision))
+                        first += 1
+
+    def _try(self, queued: QueuedPod) -> CycleSteps[TriedPod]:
+        """Decide for a pod, and place it; everything is undone while the decision waits."""
+        framework = self._framework
+        if framework.metrics is not None:
+            framework.metrics.begin_cycle()
+        steps = schedule_pod(
+            self._algorithm, framework, queued.pod, within=self._within, run_post_filter=self._run_post_filter
+        )
+        try:
+            needed = resume(steps, None)
+            while not isinstance(needed, Ended):
+                if isinstance(needed, Raised):
+                    return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(needed.cause)))
+                needed = resume(steps, (yield from self._wait(needed)))
+        finally:
+            steps.close()
+        return self._place(queued, needed.value)
+
+    def _place(self, queued: QueuedPod, decision: Decision) -> TriedPod:
+        """Place a pod on the chosen node, or the one that preemption clears, if Reserve and Permit succeed."""
+        host = decision.node_name or _made_room(decision)
+        # Equal pods share the decision's state, which changes with the next of them.
+        state = CycleState() if decision.state is None else decision.state.clone()
+        decision.state = state
+        tried = TriedPod(queued=queued, decision=decision)
+        if not host:
+            return tried
+        placed = _PlacedPod(tried, PodInfo(queued.pod.pod, queued.pod.shape), state, state.clone())
+        reservation = reserve(self._framework, state, placed.info, host)
+        for problem in reservation.problems:
+            self._reporter.report(problem)
+        if reservation.failed is not None:
+            tried.failed = failure_of(reservation.failed)
+            return tried
+        tried.host, tried.wait = host, reservation.wait
+        self._placed.append(placed)
+        return tried
+
+    # -- transaction --------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        self._transaction = self.state.transaction().__enter__()
+        self.state.pod_groups.on_trial = self._on_trial
+
+    def undo(self) -> None:
+        """Undo everything. Idempotent."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        # Last first, because each reservation was made on what those before it left. Plugins go before the cluster:
+        # Unreserve must find the pod on its node.
+        for placed in reversed(self._placed):
+            if placed.state is not None and self.state.is_assumed(placed.info.uid):
+                for problem in run_unreserve(self._framework, placed.state, placed.info, placed.tried.host):
+                    self._reporter.report(problem)
+                self.state.forget(placed.info)
+        self.state.pod_groups.on_trial = frozenset()
+        # Keep the sampling position: searches continue after the nodes of this one.
+        sampling = self._algorithm.sampling
+        start = sampling.start
+        transaction.rollback()
+        sampling.start = start
+
+    # -- waiting ------------------------------------------------------------------------------------------------------
+
+    def _wait(self, needed: Needs) -> CycleSteps[tuple[Outcome, ...]]:
+        table = self.state.table
+        if self._within is not None and not self._names:
+            # Rows may be reassigned to other nodes meanwhile.
+            self._names = [table.names[row] for row in self._within.rows.tolist()]
+        # The undo rewinds the random source, and the next pod of the trial must not draw the same numbers.
+        random: Any = self._framework.handle.random
+        chance = random.getstate() if hasattr(random, "getstate") else None
+        # The inner transaction first; if the work is aborted, both stay undone.
+        self.undo()
+        if self._removed is not None:
+            self._removed.put_back()
+        version = self.state.version
+        outcomes = yield needed
+        moved = self.state.version != version
+        if self._removed is not None:
+            self._removed.remove_again()
+        self.open()
+        if self._within is not None:
+            rows = [table.row_of[name] for name in self._names if name in table.row_of]
+            self._within.rows = np.array(rows, np.intp)
+        if chance is not None:
+            random.setstate(chance)
+        self._replay(moved=moved)
+        return outcomes
+
+    def _replay(self, *, moved: bool) -> None:
+        """Place the pods again; raise ClusterChangedError if one no longer fits."""
+        placed_before, self._placed = self._placed, []
+        for placed in placed_before:
+            if moved and not self._still_takes(placed):
+                raise ClusterChangedError
+            try:
+                if placed.before is None:
+                    self.state.assume(placed.info, placed.tried.host)
+                else:
+                    placed.state = placed.tried.decision.state = placed.before.clone()
+                    self._reserve_again(placed, placed.state)
+            except ValueError:
+                # Another client has bound it.
+                raise ClusterChangedError from None
+            # Only what is in place again is undone if a later one does not fit.
+            self._placed.append(placed)
+
+    def _reserve_again(self, placed: _PlacedPod, state: CycleState) -> None:
+        reservation = reserve(self._framework, state, placed.info, placed.tried.host)
+        for problem in reservation.problems:
+            self._reporter.report(problem)
+        if reservation.failed is not None:
+            raise ClusterChangedError
+
+    def _still_takes(self, placed: _PlacedPod) -> bool:
+        """Whether a pod's node exists and still fits it; not checked for one that waits for its victims."""
+        row, info = self.state.table.row_of.get(placed.tried.host), placed.info
+        if row is None or placed.tried.needs_preemption:
+            return row is not None
+        evaluation = self._algorithm.evaluation(self._framework, info)
+        outcome = evaluation.filter(info)
+        if outcome.error is not None or not outcome.feasible[row]:
+            return False
+        passed = evaluation.passing(info, np.array([row], np.intp))
+        return not isinstance(passed, Status) and bool(passed[0])
+
+
+def _made_room(decision: Decision) -> str:
+    """The node that a PostFilter plugin just nominated the pod to; "" also if an earlier nomination stays."""
+    succeeded = decision.post_filter and decision.post_filter[-1][1].status.code == Code.Success
+    return (decision.nominated_node_name or "") if succeeded else ""

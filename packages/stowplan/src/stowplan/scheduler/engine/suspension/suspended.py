@@ -18,7 +18,6 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
 from stowplan.scheduler.engine.outbox import Alarm, Outbox
-from stowplan.scheduler.engine.suspension.work_slices import key_of
 from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Request, Wait
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import PluginTimes
@@ -197,3 +196,9 @@ def has_same_requirements(old: PodInfo, new: PodInfo | None) -> bool:
 def _question(pod: Pod) -> Pod:
     metadata = msgspec.structs.replace(pod.metadata, resource_version="", generation=0)
     return msgspec.structs.replace(pod, metadata=metadata, status=_NO_STATUS)
+
+
+def key_of(framework: Framework, queued: QueuedPod) -> Hashable:
+    """A key that is equal for pods that share their work."""
+    signature = framework.signature(queued.pod)
+    return framework.profile_name, queued.pod.uid if signature is None else signature

@@ -1,9 +1,9 @@
 """Scheduling cycles that are suspended, for an extender, a PostFilter plugin, or long work.
 
 A pod's cycle that never waits does not get here; `schedule_one` drives it. There is one record per entity of the queue
-that waits, or may: a pod, or a pod group with its members. It owns the cycle's steps and
-resumes them once all awaited answers have arrived. The pods stay in flight, so the queue records events for them;
-nothing is assumed for them, and no transaction is open.
+that waits, or may: a pod, or a pod group with its members. It owns the cycle's steps and resumes them once all awaited
+answers have arrived. The pods stay in flight, so the queue records events for them; nothing is assumed for them, and no
+transaction is open.
 
 While a cycle waits for an extender, no other pod is tried, as in the reference. With overlapping cycles the number is
 not limited, except that at most `MAX_CYCLES` cycles may call the same extender at a time. Further pods wait in line,
@@ -13,7 +13,7 @@ others in either case: it is decided on one state of the cluster.
     lined up   an extender that is interested in the pod has enough cycles; this one has not begun
     requesting requests are in progress
     asleep     a PostFilter plugin waits for a time, or for objects to change
-    portions   a plugin has more work to do, and continues after other pods had their turns (`work_slices`)
+    portions   a plugin has more work to do, and continues after other pods had their turns
     restarting the cycle was aborted, and restarts before the step ends
 
 When a cycle is aborted, its requests are withdrawn, and late answers are ignored. The reasons:
@@ -26,13 +26,21 @@ When a cycle is aborted, its requests are withdrawn, and late answers are ignore
 
 A group does not restart: in each case, those of its pods that are still to be scheduled return to the queue.
 
+Long plugin work is done in portions, one at a time, with a pause before each, so that it does not delay other pods. A
+cycle whose plugin returns that it is unfinished (`framework.unfinished`) queues in `WorkSlices`. The driver answers a
+`Pause` after other pods had their turns; then the first cycle does its next portion, and queues again if that was not
+enough. So all unfinished work together takes one portion per pause, however many pods there are.
+
+Equal pods (by their profile's signature) queue behind the first of them, as its results apply to the others. They
+return to the scheduling queue when it has finished. The queues of different pods take turns.
+
 Upstream has no counterpart. There, a cycle blocks until it is answered, and all pods wait with it.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any
@@ -43,6 +51,8 @@ from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, Needs
+from stowplan.scheduler.engine.effects import Pause
+from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.schedule_one import SchedulingCycle, on_node
 from stowplan.scheduler.engine.suspension.suspended import (
     AwaitedRequest,
@@ -50,8 +60,8 @@ from stowplan.scheduler.engine.suspension.suspended import (
     Stage,
     SuspendableCycle,
     has_same_requirements,
+    key_of,
 )
-from stowplan.scheduler.engine.suspension.work_slices import WorkSlices
 from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED, ClusterEvent
 from stowplan.scheduler.framework.extender import Extender
@@ -477,3 +487,85 @@ def _is_interested(extender: Extender, pod: PodInfo) -> bool:
 
 def _anyone_but(uid: str) -> Callable[[PodInfo], bool]:
     return lambda info: info.uid != uid
+
+
+class WorkSlices:
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        #: Equal pods -> their cycles, the working one first; keys in the order of their turns.
+        self.queues: OrderedDict[Hashable, list[SuspendableCycle]] = OrderedDict()
+        #: The cycle that is currently doing a portion.
+        self._working: SuspendableCycle | None = None
+        #: The effect that ends the pause; 0 if nothing is queued.
+        self._pause = 0
+        #: Number of pauses so far, which measures portions.
+        self.taken = 0
+
+    def __str__(self) -> str:
+        return "work in portions"
+
+    def join(self, cycle: SuspendableCycle) -> None:
+        """Queue a cycle for its next portion."""
+        cycles = self.queues.setdefault(cycle.queue_key, [])
+        if cycle is self._working:
+            # Its portion was not enough. Its equals must keep waiting for it, whoever joined meanwhile.
+            cycles.insert(0, cycle)
+        else:
+            cycles.append(cycle)
+        self._go_on_later()
+
+    def has_equal(self, framework: Framework, queued: QueuedPod) -> bool:
+        """Whether there is work for an equal pod."""
+        return key_of(framework, queued) in self.queues
+
+    def leave(self, cycle: SuspendableCycle) -> None:
+        """Remove a cycle; no-op if it is not queued."""
+        for key, cycles in self.queues.items():
+            if cycle in cycles:
+                cycles.remove(cycle)
+                if not cycles:
+                    del self.queues[key]
+                break
+        if not self.queues and self._pause:
+            self._outbox.withdraw(self._pause)
+            self._pause = 0
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """The pause is over."""
+        self._pause = 0
+        self.taken += 1
+        key, cycles = next(iter(self.queues.items()))
+        working = self._working = cycles.pop(0)
+        # Before its portion, because that may end with anything: it joins again, ends, or puts others in its place.
+        # `_working` holds back the next pause until it is known whether any work is left.
+        if cycles:
+            self.queues.move_to_end(key)
+        else:
+            del self.queues[key]
+        try:
+            working.owner.take_portion(working)
+        finally:
+            self._working = None
+        cycles = self.queues.get(key, [])
+        if cycles and cycles[0] is not working:
+            # It has finished. Putting a cycle back takes it out of this list, hence the copy.
+            for cycle in tuple(cycles):
+                cycle.owner.put_back(cycle)
+        if self.queues:
+            self._go_on_later()
+
+    def _go_on_later(self) -> None:
+        if not self._pause and self._working is None:
+            self._pause = self._outbox.ask(Pause(), self)
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def __contains__(self, cycle: SuspendableCycle) -> bool:
+        return any(cycle in cycles for cycles in self.queues.values())
+
+    def problems(self) -> Iterator[str]:
+        """Violated invariants between steps."""
+        if bool(self._pause) is not bool(self.queues):
+            yield f"{self}: {len(self.queues)} queues, and pause {self._pause}"
+        if self._pause and self._outbox.awaited.get(self._pause) is not self:
+            yield f"{self}: pause {self._pause} has another waiter"

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 import stowplan
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.evaluation import sampling
-from stowplan.scheduler.engine.groups import equal_pods as equal_pods_module
-from stowplan.scheduler.engine.groups.equal_pods import EqualPods, JointDecisions
+from stowplan.scheduler.engine.groups import group_trials
+from stowplan.scheduler.engine.groups.group_trials import EqualPods, JointDecisions
 from stowplan.scheduler.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
@@ -216,7 +216,7 @@ def together(monkeypatch):
         found.append(len(result.decisions))
         return result
 
-    monkeypatch.setattr(equal_pods_module.EqualPods, "decided", decided)
+    monkeypatch.setattr(group_trials.EqualPods, "decided", decided)
     return found
 
 
