@@ -48,38 +48,13 @@ class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:
-    return DumpedQueuedPod(
-        key=queued.key,
-        place=queued.place.value,
-        arrival=queued.arrival,
-        timestamp=queued.timestamp,
-        attempts=queued.attempts,
-        backoff_expiration=queued.backoff_expiration,
-        unschedulable_count=queued.unschedulable_count,
-        consecutive_errors_count=queued.consecutive_errors_count,
-        was_flushed=queued.was_flushed,
-        initial_attempt_timestamp=queued.initial_attempt_timestamp,
-        unschedulable_plugins=sorted(queued.unschedulable_plugins),
-        pending_plugins=sorted(queued.pending_plugins),
-        gating_plugin=queued.gating_plugin,
-        with_group=queued.with_group,
-    )
+    fields = {name: getattr(queued, name) for name in DumpedQueuedPod.__struct_fields__}
+    plugins = {name: sorted(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
+    return DumpedQueuedPod(**(fields | plugins | {"place": queued.place.value}))
 
 
 def restored_pod(dumped: DumpedQueuedPod, info: PodInfo) -> QueuedPod:
-    return QueuedPod(
-        pod=info,
-        place=Place(dumped.place),
-        arrival=dumped.arrival,
-        timestamp=dumped.timestamp,
-        attempts=dumped.attempts,
-        backoff_expiration=dumped.backoff_expiration,
-        unschedulable_count=dumped.unschedulable_count,
-        consecutive_errors_count=dumped.consecutive_errors_count,
-        was_flushed=dumped.was_flushed,
-        initial_attempt_timestamp=dumped.initial_attempt_timestamp,
-        unschedulable_plugins=set(dumped.unschedulable_plugins),
-        pending_plugins=set(dumped.pending_plugins),
-        gating_plugin=dumped.gating_plugin,
-        with_group=dumped.with_group,
-    )
+    fields = msgspec.structs.asdict(dumped)
+    del fields["key"]
+    plugins = {name: set(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
+    return QueuedPod(pod=info, **(fields | plugins | {"place": Place(dumped.place)}))
