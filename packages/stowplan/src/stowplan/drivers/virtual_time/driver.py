@@ -162,10 +162,6 @@ class VirtualTime:
             Pause: self._pause,
             **dict.fromkeys(_REQUESTS, self._queue_up if latency.instant else self._send),
         }
-        self._carry_out: dict[type[Any], Callable[[Effect], None]] = {
-            Ask: self._put_question,
-            **dict.fromkeys(_REQUESTS, self._arrive_at_once),
-        }
         self._do: dict[type[Any], Callable[[Any], None]] = {
             Effect: self._effect,
             Answer: self._answer,
@@ -319,8 +315,16 @@ class VirtualTime:
         self._agenda.line.append(effect)
 
     def _effect(self, effect: Effect) -> None:
-        if effect.number in self._under_way:
-            self._carry_out[type(effect.action)](effect)
+        """A question or request has arrived, unless it was withdrawn on the way."""
+        if effect.number not in self._under_way:
+            return
+        if type(effect.action) is Ask:
+            back = self._latency.answer(effect.action)
+            self._agenda.put(self.now + back, Answer(effect.number, self._outside(effect.action)))
+        else:
+            outcome, changes = self._cluster.outcome(effect.action)
+            self._agenda.line.append(Answer(effect.number, outcome))
+            self._cluster.deliver(changes)
 
     def _news(self, news: Changes) -> None:
         agenda, begin = self._agenda, self._begin
@@ -362,11 +366,6 @@ class VirtualTime:
             self._free_at = {subject: at for subject, at in self._free_at.items() if at > self.now}
             self._sweep_at = max(1024, 2 * len(self._free_at))
 
-    def _arrive_at_once(self, effect: Effect) -> None:
-        outcome, changes = self._cluster.outcome(effect.action)
-        self._agenda.line.append(Answer(effect.number, outcome))
-        self._cluster.deliver(changes)
-
     def _arrive(self, sent: _Sent) -> None:
         sender = sent.sender
         call = None if isinstance(sender, int) else sender
@@ -386,11 +385,6 @@ class VirtualTime:
     def _ask(self, effect: Effect) -> None:
         self._under_way[effect.number] = None
         self._agenda.put(self.now + self._latency.request(effect.action), effect)
-
-    def _put_question(self, effect: Effect) -> None:
-        """The question has arrived."""
-        back = self._latency.answer(effect.action)
-        self._agenda.put(self.now + back, Answer(effect.number, self._outside(effect.action)))
 
     def _outside(self, question: Ask) -> Outcome:
         if self._answer_outside is None:

@@ -104,12 +104,10 @@ class NodeTable:
         self.resources: dict[str, int] = {name: i for i, name in enumerate(_BASE_RESOURCES)}
         #: Base units: milli-CPU, bytes, counts; shape (resources, capacity).
         self.allocatable: Ints = np.zeros((3, capacity), np.int64)
-        #: Sum over the pods of each row, in the same units.
-        self.requested: Ints = np.zeros((3, capacity), np.int64)
-        #: cpu and memory, with the scheduler's defaults for containers that request none; shape (2, capacity).
-        self.non_zero_requested: Ints = np.zeros((2, capacity), np.int64)
+        #: Sums over the pods of each row, one matrix so that a pod changes one column.
+        self._used: Ints = np.zeros((6, capacity), np.int64)
+        self._divide_used()
         self.allowed_pods: Ints = np.zeros(capacity, np.int64)
-        self.pod_count: Ints = np.zeros(capacity, np.int64)
         self.valid: Mask = np.zeros(capacity, np.bool_)
         self.unschedulable: Mask = np.zeros(capacity, np.bool_)
         #: Id in `taint_sets`; set 0 is "no taints".
@@ -129,10 +127,8 @@ class NodeTable:
 
     _PER_ROW = (
         "allocatable",
-        "requested",
-        "non_zero_requested",
+        "_used",
         "allowed_pods",
-        "pod_count",
         "valid",
         "unschedulable",
         "taint_set",
@@ -204,7 +200,24 @@ class NodeTable:
         self.capacity = capacity
         for name in self._PER_ROW:
             setattr(self, name, grown(getattr(self, name), capacity))
+        self._divide_used()
         self._labels.grow(capacity)
+
+    def _divide_used(self) -> None:
+        """Name the parts of a new `_used`; they are views of it."""
+        #: cpu and memory, with the scheduler's defaults for containers that request none; shape (2, capacity).
+        self.non_zero_requested = self._used[:2]
+        self.pod_count = self._used[2]
+        #: What is requested, like `allocatable`.
+        self.requested = self._used[3:]
+
+    def use(self, row: int, amounts: Ints, sign: int) -> None:
+        """Add or remove a pod; `amounts`: of it, like a column of the sums, which may have more resources."""
+        used = self._used[: len(amounts), row]
+        if sign > 0:
+            used += amounts
+        else:
+            used -= amounts
 
     def _write(self, row: int, node: Node, amounts: dict[str, int]) -> None:
         self.nodes[row] = node
@@ -233,7 +246,8 @@ class NodeTable:
         if i is None:
             i = self.resources[name] = len(self.resources)
             self.allocatable = with_rows(self.allocatable, i + 1)
-            self.requested = with_rows(self.requested, i + 1)
+            self._used = with_rows(self._used, i + 4)
+            self._divide_used()
         return i
 
     # -- transactions, dump and load ----------------------------------------------------------------------------------
@@ -315,9 +329,7 @@ class NodeTable:
         Readers of nothing else cannot tell rows with equal sums apart.
         """
         return (
-            self.requested[:, row].tobytes(),
-            self.non_zero_requested[:, row].tobytes(),
-            self.pod_count.item(row),
+            self._used[:, row].tobytes(),
             self.allocatable[:, row].tobytes(),
             self.allowed_pods.item(row),
         )

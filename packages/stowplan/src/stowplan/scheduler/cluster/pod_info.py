@@ -464,7 +464,8 @@ class PodInfo:
         #: Identity in the cluster; objects from files may lack a UID and are identified by name.
         self.uid = pod.metadata.uid or self.key
         self.priority = shape.priority
-        self.start_time = _nanoseconds(pod.status.start_time)
+        started = pod.status.start_time
+        self.start_time = _nanoseconds(started) if started else NOT_STARTED
         self.terminating = pod.metadata.deletion_timestamp is not None
         #: The pod's node, bound or assumed; "" while it is pending. Set by `ClusterState`.
         self.node_name = ""
@@ -504,9 +505,7 @@ def scheduler_name_of(pod: Pod) -> str:
     return pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME
 
 
-def _nanoseconds(timestamp: str | None) -> int:
-    if not timestamp:
-        return NOT_STARTED
+def _nanoseconds(timestamp: str) -> int:
     try:
         seconds = parse_timestamp(timestamp)
     except ValueError:

@@ -76,7 +76,8 @@ class PodsOnNodes:
         self._templates: WeakValueDictionary[bytes, PodTemplate] = WeakValueDictionary()
         self._shape_ids = 0
         self._free_shape_ids: list[int] = []
-        self._vectors: dict[int, Ints] = {}
+        #: What a pod of each shape with placed pods adds to the sums of its row.
+        self._columns: dict[int, Ints] = {}
         #: Set that collects the UIDs of changed pods; None if nobody follows.
         self._touched: set[str] | None = None
 
@@ -157,17 +158,7 @@ class PodsOnNodes:
 
     def _add_to_counters(self, info: PodInfo, row: int, sign: int) -> None:
         """Add a pod to, or remove it from, all per-row sums."""
-        shape, table = info.shape, self.table
-        vector = self._vectors[shape.id]
-        cpu, memory = shape.non_zero_used
-        requested = table.requested[: len(vector), row]
-        if sign > 0:
-            requested += vector
-        else:
-            requested -= vector
-        table.non_zero_requested[0, row] += sign * cpu
-        table.non_zero_requested[1, row] += sign * memory
-        table.pod_count[row] += sign
+        self.table.use(row, self._columns[info.shape.id], sign)
         self._book_terms(info, row, sign)
 
     def _book_terms(self, info: PodInfo, row: int, sign: int) -> None:
@@ -251,12 +242,13 @@ class PodsOnNodes:
 
     def _register(self, shape: PodShape) -> None:
         # May raise, so it comes before any change of state.
-        vector, _ = self.vector_of(shape), shape.non_zero_used
+        vector = self.vector_of(shape)
+        column = np.array((*shape.non_zero_used, 1, *vector), np.int64)
         if self._free_shape_ids:
             shape.id = self._free_shape_ids.pop()
         else:
             shape.id, self._shape_ids = self._shape_ids, self._shape_ids + 1
-        self._vectors[shape.id] = vector
+        self._columns[shape.id] = column
         self.pods.add_shape(shape, vector)
         self.matches.add_shape(shape)
         self.held.add_shape(shape)
@@ -267,7 +259,7 @@ class PodsOnNodes:
             return
         self.held.remove_shape(shape)
         self.matches.remove_shape(shape)
-        del self._vectors[shape.id]
+        del self._columns[shape.id]
         self._free_shape_ids.append(shape.id)
         shape.id = -1
         if self._shapes.get(shape.key) is shape:

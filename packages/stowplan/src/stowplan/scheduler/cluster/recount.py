@@ -142,7 +142,7 @@ def _problems_of_pods_without_node(state: ClusterState) -> Iterator[str]:
 
 def _problems_of_shapes(state: ClusterState) -> Iterator[str]:
     holders = Counter(info.shape for info in state._placed.values())
-    known = state.held._slots_of.keys() | state.matches._shapes.keys() | state._vectors.keys()
+    known = state.held._slots_of.keys() | state.matches._shapes.keys() | state._columns.keys()
     for id_ in sorted(known ^ {shape.id for shape in holders}):
         yield f"shape {id_}: {'counted, though no' if id_ in known else 'not counted, though a'} placed pod has it"
     for shape, pods in holders.items():

@@ -26,7 +26,6 @@ from stowplan.scheduler.cluster.placements import Placements
 from stowplan.scheduler.cluster.pod_info import (
     PodInfo,
     PodShape,
-    group_key,
     is_copy,
 )
 from stowplan.scheduler.cluster.pods_on_nodes import PodsOnNodes
@@ -237,8 +236,9 @@ class ClusterState(PodsOnNodes):
         if self._placements.log is not None:
             self._placements.log.listing_last(info)
         pods = self._list_of(info)
-        self._unlist(info, pods)
-        pods.append(info)
+        if pods[-1] is not info:
+            self._unlist(info, pods)
+            pods.append(info)
         self.pods.place_last(info.slot)
 
     @property
@@ -284,5 +284,5 @@ def _stays(pod: Pod, info: PodInfo) -> bool:
         and pod.status.start_time == info.pod.status.start_time
         and pod.metadata.name == info.pod.metadata.name
         # Immutable in the API, but an object without a UID may be another pod of that name.
-        and group_key(pod) == group_key(info.pod)
+        and pod.spec.scheduling_group == info.pod.spec.scheduling_group
     )

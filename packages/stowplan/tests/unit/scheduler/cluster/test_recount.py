@@ -158,7 +158,7 @@ BREAKS = [
         id="holders of a shape",
     ),
     pytest.param(
-        lambda state: state._vectors.update({9: None}),
+        lambda state: state._columns.update({9: None}),
         "shape 9: counted, though no placed pod has it",
         id="shape without pods",
     ),
