@@ -63,6 +63,7 @@ _MOMENT, _LEAST_MOMENT = 0.01, 0.02
 _MAX_TIMEOUTS_PER_TURN = 16
 #: Seconds between checks while a call is overdue; otherwise their maximum and minimum.
 _AGAIN, _MOST, _LEAST = 0.01, 0.25, 0.01
+_NOTHING = nullcontext()
 #: Frames listed in a message, the innermost ones.
 _SHOWN = 5
 #: Code that must not, or cannot, be interrupted: exceptions in garbage collector callbacks are swallowed. Pure loops
@@ -334,9 +335,10 @@ class CallGuard(_Interrupting):
 
     def series(self) -> AbstractContextManager[None]:
         """Share one handler between the calls within: installing and removing it costs more than most calls."""
-        if not self.in_use or not self.seconds or self._stays:
-            return nullcontext()
-        return self._kept_handler() if threading.get_ident() == threading.main_thread().ident else nullcontext()
+        unused = not self.in_use or not self.seconds or self._stays
+        if unused or threading.get_ident() != threading.main_thread().ident:
+            return _NOTHING
+        return self._kept_handler()
 
     @contextmanager
     def _kept_handler(self) -> Iterator[None]:

@@ -77,23 +77,19 @@ class PodTable:
         self.terminating[slots] = [info.terminating for info in infos]
         self.order[slots] = np.arange(self._next_order, self._next_order + len(slots))
         self._next_order += len(slots)
-        self._move_on()
+        self.version = self._clock = self._clock + 1
 
     def place_last(self, slot: int) -> None:
         """Move the pod to the end of the order."""
         self.order[slot] = self._next_order
         self._next_order += 1
-        self._move_on()
+        self.version = self._clock = self._clock + 1
 
     def remove(self, slot: int) -> None:
         self.infos[slot] = None
         self.row[slot] = -1
         self._free.append(slot)
-        self._move_on()
-
-    def _move_on(self) -> None:
-        self._clock += 1
-        self.version = self._clock
+        self.version = self._clock = self._clock + 1
 
     def mark(self) -> tuple[int, int]:
         return self.version, self._next_order

@@ -236,6 +236,7 @@ class ClusterState(PodsOnNodes):
         if self._placements.log is not None:
             self._placements.log.listing_last(info)
         pods = self._list_of(info)
+        # Most are last already: they were bound right after they were assumed.
         if pods[-1] is not info:
             self._unlist(info, pods)
             pods.append(info)

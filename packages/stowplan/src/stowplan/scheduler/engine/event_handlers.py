@@ -241,17 +241,17 @@ class EventHandlers:
         started = self._now() if timed else 0.0
         if logged:
             _log_change(_SCHEDULED, None, pod, pod=pod)
-        known = self._state.placed(pod.metadata.uid)
-        if known is not None and known.node_name != pod.spec.node_name:
-            _log.info(
-                "Pod was added to a different node than it was assumed",
-                pod=pod,
-                assumedNode=known.node_name,
-                currentNode=pod.spec.node_name,
-            )
-        ours = self._ours(pod)
-        if ours and self.bound_by_others is None and (known is None or known.node_name != pod.spec.node_name):
-            self.bound_by_others = (f"{pod.metadata.namespace}/{pod.metadata.name}", pod.spec.node_name)
+        known, ours = self._state.placed(pod.metadata.uid), self._ours(pod)
+        if known is None or known.node_name != pod.spec.node_name:
+            if known is not None:
+                _log.info(
+                    "Pod was added to a different node than it was assumed",
+                    pod=pod,
+                    assumedNode=known.node_name,
+                    currentNode=pod.spec.node_name,
+                )
+            if ours and self.bound_by_others is None:
+                self.bound_by_others = (f"{pod.metadata.namespace}/{pod.metadata.name}", pod.spec.node_name)
         info = self._state.add_pod(pod)
         if pod.metadata.deletion_timestamp is not None:
             self._leaving.left(pod.metadata.uid)

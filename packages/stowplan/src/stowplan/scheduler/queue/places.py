@@ -85,9 +85,9 @@ class Places:
 
     def renew(self, queued: QueuedPod, info: PodInfo) -> None:
         """Take over another version of a waiting pod; a successor of its name may be in another group."""
-        self._leave_group(queued)
+        self._leave(queued)
         queued.pod = info
-        self._enter_group(queued)
+        self._enter(queued)
 
     @property
     def waiting(self) -> int:
@@ -261,23 +261,16 @@ class Places:
                 self.settle(present, Place.GONE, cause)
 
     def _arrive(self, queued: QueuedPod) -> None:
-        self.arrivals += 1
-        queued.arrival = self.arrivals
+        self.arrivals = queued.arrival = self.arrivals + 1
         self._enter(queued)
 
     def _enter(self, queued: QueuedPod) -> None:
         self._queued[queued.pod.key] = queued
-        self._enter_group(queued)
-
-    def _leave(self, queued: QueuedPod) -> None:
-        del self._queued[queued.pod.key]
-        self._leave_group(queued)
-
-    def _enter_group(self, queued: QueuedPod) -> None:
         if queued.pod.pod.spec.scheduling_group is not None:
             self._members.setdefault(group_key(queued.pod.pod), {})[queued.pod.key] = queued
 
-    def _leave_group(self, queued: QueuedPod) -> None:
+    def _leave(self, queued: QueuedPod) -> None:
+        del self._queued[queued.pod.key]
         if queued.pod.pod.spec.scheduling_group is None:
             return
         group = group_key(queued.pod.pod)

@@ -153,7 +153,7 @@ class Framework(ProfilePlugins):
     def applicable_plugins(self, shape: PodShape) -> ApplicablePlugins:
         """The plugins that apply to pods of the shape."""
         found: ApplicablePlugins | None = shape.memo("applicable plugins", self._arrangement)
-        return found or shape.remember("applicable plugins", self._arrangement, self.everyone.by(shape))
+        return found or shape.remember("applicable plugins", self._arrangement, self.everyone.by(shape, self.pre_filter))
 
     def plugins_to_call(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
         """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
@@ -178,8 +178,11 @@ class Framework(ProfilePlugins):
         refused: Status | None = None
         names: frozenset[str] | None = None
         narrowed: list[str] = []
-        state.skip_filter = set()
+        state.skip_filter, skip = set(), self.plugins_to_call(state, pod).skip_filter
         for plugin in self.pre_filter:
+            if plugin.name in skip:
+                state.skip_filter.add(plugin.name)
+                continue
             answer = self.ask_pre_filter(plugin, state, pod, nodes)
             if answer is None:
                 continue

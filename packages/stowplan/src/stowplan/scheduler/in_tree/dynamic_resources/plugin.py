@@ -361,10 +361,10 @@ class DynamicResources(
         if not self._enabled:
             return PostFilterResult(unschedulable(DISABLED))
         known: _State | None = state.get(_STATE)
-        if known is None:
+        if known is None and self.name not in state.skip_filter:
             # Parity: an earlier PreFilter ended the attempt, so the reference does not find its own state.
             return PostFilterResult(error("not found"))
-        if not known.demand:
+        if known is None or not known.demand:
             return PostFilterResult(unschedulable(NOTHING_TO_DEALLOCATE))
         for claim in self._in_the_way(pod, diagnosis):
             users = claim.status.reserved_for
