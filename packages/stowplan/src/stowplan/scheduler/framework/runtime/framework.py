@@ -153,7 +153,9 @@ class Framework(ProfilePlugins):
     def applicable_plugins(self, shape: PodShape) -> ApplicablePlugins:
         """The plugins that apply to pods of the shape."""
         found: ApplicablePlugins | None = shape.memo("applicable plugins", self._arrangement)
-        return found or shape.remember("applicable plugins", self._arrangement, self.everyone.by(shape, self.pre_filter))
+        return found or shape.remember(
+            "applicable plugins", self._arrangement, self.everyone.by(shape, self.pre_filter)
+        )
 
     def plugins_to_call(self, state: CycleState, pod: PodInfo) -> ApplicablePlugins:
         """The plugins to call for a pod; all of them in a sampled cycle, whose calls are timed."""
