@@ -6,6 +6,7 @@ from stowplan.plugins import (
     PreFilterPlugin,
     PreFilterResult,
     Reads,
+    ScorePlugin,
     ShapeSigned,
     SignPlugin,
     unschedulable,
@@ -140,6 +141,39 @@ class Starts(NodeFilterPlugin, NodeScorePlugin, ShapeSigned):
         scored = state.get("scored") or 0
         state.write("scored", scored + 1)
         return min(100, scored)
+
+
+class ByRoom(ScorePlugin, ShapeSigned):
+    """Reads node sums, and exceeds the maximum score on nodes with many pods."""
+
+    name = "ByRoom"
+    reads = Reads.NODE_SUMS
+
+    def score(self, state, pod, nodes):
+        return nodes.pod_count() * 30
+
+
+class Ranks(ScorePlugin, ShapeSigned):
+    """Reads node objects, and normalizes over the feasible nodes."""
+
+    name = "Ranks"
+    reads = Reads.NODES
+
+    def score(self, state, pod, nodes):
+        return nodes.take(nodes.table.allowed_pods) % 7
+
+    def normalize(self, state, pod, scores, feasible):
+        best = int(scores.max(initial=0, where=feasible))
+        return (scores == best) * 100
+
+
+class FailsWithFew(Ranks):
+    name = "FailsWithFew"
+
+    def normalize(self, state, pod, scores, feasible):
+        if feasible.sum() < 3:
+            raise RuntimeError("few")
+        return scores
 
 
 USERS = (

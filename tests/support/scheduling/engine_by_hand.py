@@ -49,10 +49,11 @@ class EngineByHand:
         raw = configuration(*[{"schedulerName": name, "plugins": points} for name in profiles])
         config = load_config(raw, plugins=registry.declarations)
         options.setdefault("settings", EngineSettings(overlaps=True))
+        options.setdefault("meter", Meter())
         self.now = START
 
         def engine():
-            return Engine(config, registry=registry, now=self.now, meter=Meter(), random=Random(seed), **options)
+            return Engine(config, registry=registry, now=self.now, random=Random(seed), **options)
 
         #: Makes another engine like this one.
         self.new_engine = engine

@@ -44,6 +44,7 @@ from stowplan.scheduler.engine.decision.decision import (
 from stowplan.scheduler.engine.decision.error_locations import LoggedLocations
 from stowplan.scheduler.engine.decision.extender_cycle import ExtenderCycle
 from stowplan.scheduler.engine.decision.post_filters import run_post_filters, without_post_filter
+from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.inputs import Schedule
 from stowplan.scheduler.engine.statuses import PodStatuses
@@ -238,10 +239,25 @@ def _find_node(algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInf
         return without_nodes(pod)
     tried = algorithm.row_tried_first(pod, rows)
     evaluation, seconds = algorithm.look_up(framework, pod)
-    if tried is None and rows is None:
-        decision = algorithm.reused(framework, evaluation, pod, seconds)
-        if decision is not None:
-            return decision
+    if tried is not None or rows is not None:
+        return _searched(algorithm, framework, evaluation, pod, tried, rows, seconds)
+    algorithm.run.begin(evaluation, pod)
+    decision = algorithm.reused(framework, evaluation, pod, seconds)
+    if decision is None:
+        decision = _searched(algorithm, framework, evaluation, pod, None, None, seconds)
+    algorithm.run.end(evaluation, pod, decision.node_name)
+    return decision
+
+
+def _searched(
+    algorithm: SchedulingAlgorithm,
+    framework: Framework,
+    evaluation: Evaluation,
+    pod: PodInfo,
+    tried: int | None,
+    rows: Rows | None,
+    seconds: float,
+) -> Decision:
     outcome, found = algorithm.find_nodes(framework, evaluation, pod, tried, rows, seconds)
     if isinstance(found, Status):
         return Decision(pod, status=found, state=outcome.state)

@@ -20,8 +20,10 @@ from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.engine.evaluation.batch_placement import BatchPlacement
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation, FilterResult
+from stowplan.scheduler.engine.evaluation.run_of_pods import RunOfPods
 from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
 from stowplan.scheduler.engine.evaluation.scoring import Scored
 from stowplan.scheduler.framework.boundary import Raised, call, declares
@@ -72,6 +74,7 @@ class SchedulingAlgorithm:
         self.sampling = Sampling(cluster.table, percentage_of_nodes_to_score)
         self._columns = {name: SharedColumns(framework) for name, framework in frameworks.items()}
         self._evaluations: OrderedDict[tuple[str, Any], Evaluation] = OrderedDict()
+        self.run = RunOfPods(cluster)
 
     def reconfigure(self, *, percentage_of_nodes_to_score: int) -> None:
         """Update after the profiles were replaced."""
@@ -110,14 +113,14 @@ class SchedulingAlgorithm:
         batch = evaluation.batch_placement(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
         if batch is None:
             return []
-        picks, names, state = batch.picks(len(pods), self.best), self.cluster.table.names, outcome.state.clone()
+        picks, names = batch.picks(len(pods), self._draw), self.cluster.table.names
         if outcome.seen < nodes:
             self.sampling.advance(outcome.seen * len(picks), listed=listed)
         if framework.metrics is not None:
             seconds, scored = framework.now() - started, sum(pick.feasible > 1 for pick in picks)
             framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
         return [
-            Decision(pod, names[row], state=state, evaluated=outcome.seen, feasible=feasible)
+            Decision(pod, names[row], state=batch.state, evaluated=batch.seen, feasible=feasible)
             for pod, (row, feasible) in zip(pods, picks, strict=False)
         ]
 
@@ -175,10 +178,16 @@ class SchedulingAlgorithm:
         metrics = framework.metrics
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
             return None
-        started = framework.now()
+        started, placement = framework.now(), self.run.placement
+        if placement is not None:
+            return self._ahead(framework, placement, pod, started, preparing=0.0, hint=seconds)
         results = evaluation.try_incremental(pod)
         if results is None:
             return None
+        if results.ranked is not None:
+            placement = self.run.look_ahead(evaluation, pod, results.feasible)
+            if placement is not None:
+                return self._ahead(framework, placement, pod, started, preparing=evaluation.preparing, hint=seconds)
         if results.seen < self.cluster.table.count:
             self.sampling.advance(results.seen)
         ranked = results.ranked
@@ -190,6 +199,26 @@ class SchedulingAlgorithm:
             return self.choose(framework, evaluation, results.state, pod, found)
         name = self.cluster.table.names[self.best(ranked)]
         return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
+
+    def _ahead(
+        self,
+        framework: Framework,
+        placement: BatchPlacement,
+        pod: PodInfo,
+        started: float,
+        *,
+        preparing: float,
+        hint: float,
+    ) -> Decision:
+        """The decision that follows from those for the equal pods before."""
+        seen, count = placement.seen, placement.feasible_count
+        if seen < self.cluster.table.count:
+            self.sampling.advance(seen)
+        if framework.metrics is not None:
+            took = framework.now() - started
+            framework.metrics.decided_again(took, preparing=preparing, hint=hint, scored=True)
+        name = self.cluster.table.names[placement.pick(self._draw)]
+        return Decision(pod, name, state=placement.state, evaluated=seen, feasible=count)
 
     def find_nodes(
         self,
@@ -343,7 +372,10 @@ class SchedulingAlgorithm:
         if self._random is None:
             return best
         equal = (totals == totals[best]).nonzero()[0]
-        return int(equal[self._random.randrange(len(equal))]) if len(equal) > 1 else best
+        return int(equal[self._draw(len(equal))])
+
+    def _draw(self, ways: int) -> int:
+        return 0 if self._random is None or ways == 1 else self._random.randrange(ways)
 
 
 def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods: Sequence[PodInfo]) -> bool:

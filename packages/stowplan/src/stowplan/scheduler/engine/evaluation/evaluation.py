@@ -257,10 +257,13 @@ class Evaluation:
             found = [one & other for one in found for other in sets]
         return found
 
-    def batch_placement(self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape]) -> BatchPlacement | None:
+    def batch_placement(
+        self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape], *, placed: bool = False
+    ) -> BatchPlacement | None:
         """Where pods of these shapes, equal to this one, would be placed one after the other; None if unknown.
 
-        Must directly follow `filter`. Valid until the evaluation is used again.
+        `placed`: each of them will be, before the next one.
+        Must directly follow `filter`. It reads nothing of the evaluation from then on.
         """
         state, framework = self._filtering.state, self._framework
         scored = self.score(pod, feasible)
@@ -272,11 +275,14 @@ class Evaluation:
         rows = self._filtering.feasible_without(ahead) if ahead else feasible
         start = BatchStart(
             framework=framework,
-            state=state,
+            # Its own: the evaluation may be used for other pods and nodes in between.
+            state=state.clone(),
             pod=pod,
+            seen=self._filtering.seen,
             open=rows,
             scored=scored,
             filters=[plugin for plugin in framework.active_filters(state) if plugin.reads is Reads.NODE_SUMS],
             ahead=ahead,
+            placed=placed,
         )
         return BatchPlacement(start)

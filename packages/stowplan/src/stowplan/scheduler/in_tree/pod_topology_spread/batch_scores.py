@@ -90,17 +90,27 @@ class SoftAhead(BatchScoreState):
         return now
 
     def by_class(self, feasible: Ints) -> Ints:
+        known = self._known
+        # Classes are only ever added, so this is renewed with each of them, too.
+        if known is None or known.feasible != feasible.tobytes():
+            known = self._known = self._find_scored(feasible)
+        if not len(known.classes):
+            return np.zeros(self.size, np.int64)
+        raw = self._raw(known)
+        among = raw.take(known.classes)
+        normal = by_difference(raw, int(among.min()), int(among.max()))
+        if known.ignored is not None:
+            normal[known.ignored] = 0
+        return normal
+
+    def _find_scored(self, feasible: Ints) -> _Scored:
         ignored, scored = self._ignored(), feasible > 0
         if ignored is not None:
             scored &= ~ignored
-            if not scored.any():
-                return np.zeros(self.size, np.int64)
-        raw = self._raw(feasible, scored)
-        among = raw[scored]
-        normal = by_difference(raw, int(among.min()), int(among.max()))
-        if ignored is not None:
-            normal[ignored] = 0
-        return normal
+        of_class = [codes.take(self._outer) for codes in self._codes]
+        domains = [_distinct(codes[scored]) for codes in of_class]
+        nodes = int(feasible[scored].sum())
+        return _Scored(feasible.tobytes(), ignored, scored.nonzero()[0], nodes, of_class, domains)
 
     def _ignored(self) -> Mask | None:
         """Classes without one of the keys; None: there are none that matter."""
@@ -111,17 +121,13 @@ class SoftAhead(BatchScoreState):
             ignored |= codes.take(self._outer) == 0
         return ignored if ignored.any() else None
 
-    def _raw(self, feasible: Ints, scored: Mask) -> Ints:
+    def _raw(self, known: _Scored) -> Ints:
         """The rounded sum of the parts, added in the order of the constraints."""
-        if self._known is None or self._known.scored != scored.tobytes():
-            # Classes are only ever added, so this is renewed with each of them, too.
-            of_class = [codes.take(self._outer) for codes in self._codes]
-            self._known = _Scored(scored.tobytes(), of_class, [_distinct(codes[scored]) for codes in of_class])
         total: Floats | None = None
-        in_domains = zip(self._known.codes, self._known.domains, strict=True)
+        in_domains = zip(known.codes, known.domains, strict=True)
         for part in self._parts:
             if isinstance(part, OnNodes):
-                amounts = self._amounts_on_nodes(part, int(feasible[scored].sum()))
+                amounts = self._amounts_on_nodes(part, known.nodes)
             else:
                 codes, domains = next(in_domains)
                 of_domain = weighted_counts(part.sums, domains, part.constraint)
@@ -141,10 +147,15 @@ class SoftAhead(BatchScoreState):
 
 
 class _Scored(NamedTuple):
-    """What follows from the classes with a node to score."""
+    """What follows from the number of feasible nodes of each class."""
 
-    #: The mask of these classes, as bytes.
-    scored: bytes
+    #: These numbers, as bytes.
+    feasible: bytes
+    #: Classes without one of the keys; None: there are none that matter.
+    ignored: Mask | None
+    #: The classes with a node to score, and the number of these nodes.
+    classes: Codes
+    nodes: int
     #: For each of the `InDomains`, the domain of each class, and the number of domains with a node to score.
     codes: list[Codes]
     domains: list[int]

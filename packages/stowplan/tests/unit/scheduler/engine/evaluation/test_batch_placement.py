@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.plugins import PreFilterPlugin, Reads, ScorePlugin, ShapeSigned
+from stowplan.plugins import PreFilterPlugin, Reads, ShapeSigned
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
@@ -20,7 +20,7 @@ from stowplan.scheduler.framework.declarations import CountsPods
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
 from support.plugins.profiles import framework
-from support.plugins.users_plugins import USERS, Crowd
+from support.plugins.users_plugins import USERS, ByRoom, Crowd, FailsWithFew, Ranks
 from support.scheduling.worlds import (
     HOST,
     PLACEABLE,
@@ -34,39 +34,6 @@ from support.scheduling.worlds import (
 )
 
 WEB, DB = {"matchLabels": {"app": "web"}}, {"matchLabels": {"app": "db"}}
-
-
-class ByRoom(ScorePlugin, ShapeSigned):
-    """Reads node sums, and exceeds the maximum score on nodes with many pods."""
-
-    name = "ByRoom"
-    reads = Reads.NODE_SUMS
-
-    def score(self, state, pod, nodes):
-        return nodes.pod_count() * 30
-
-
-class Ranks(ScorePlugin, ShapeSigned):
-    """Reads node objects, and normalizes over the feasible nodes."""
-
-    name = "Ranks"
-    reads = Reads.NODES
-
-    def score(self, state, pod, nodes):
-        return nodes.take(nodes.table.allowed_pods) % 7
-
-    def normalize(self, state, pod, scores, feasible):
-        best = int(scores.max(initial=0, where=feasible))
-        return (scores == best) * 100
-
-
-class FailsWithFew(Ranks):
-    name = "FailsWithFew"
-
-    def normalize(self, state, pod, scores, feasible):
-        if feasible.sum() < 3:
-            raise RuntimeError("few")
-        return scores
 
 
 class SkipsWhileEven(PreFilterPlugin, ShapeSigned):
