@@ -245,7 +245,7 @@ def _find_node(algorithm: SchedulingAlgorithm, framework: Framework, pod: PodInf
     decision = algorithm.reused(framework, evaluation, pod, seconds)
     if decision is None:
         decision = _searched(algorithm, framework, evaluation, pod, None, None, seconds)
-    algorithm.run.end(evaluation, pod, decision.node_name)
+    algorithm.run.end(pod, decision.node_name)
     return decision
 
 

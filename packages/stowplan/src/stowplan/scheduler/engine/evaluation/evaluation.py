@@ -89,6 +89,7 @@ class Evaluation:
         self._cluster = framework.handle.cluster
         if shared is None and reusable:
             shared = SharedColumns(framework)
+        self.reusable = shared is not None
         self._filtering = Filtering(framework, shared, asking=asking)
         self._scoring = Scoring(framework, shared, asking=asking)
         self._nominated = NominatedNodes(framework)

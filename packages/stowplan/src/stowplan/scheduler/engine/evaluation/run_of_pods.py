@@ -29,9 +29,11 @@ class RunOfPods:
 
     def __init__(self, cluster: ClusterState) -> None:
         self._cluster = cluster
-        #: The last pod, its row, and the numbers as of its decision; no evaluation: there is none that goes on.
+        #: The evaluation of the last pod, if it can serve another one, and whether it serves this one, too.
         self._evaluation: Evaluation | None = None
-        self._pod: PodInfo
+        self._again = False
+        #: The last pod, its row, and the numbers as of its decision; None: nothing can go on from it.
+        self._pod: PodInfo | None = None
         self._row = -1
         self._position = -1
         self._others = (-1, -1, -1)
@@ -42,16 +44,20 @@ class RunOfPods:
 
     def begin(self, evaluation: Evaluation, pod: PodInfo) -> None:
         """Begin the decision for a pod: it continues the run, or starts another one."""
-        follows, placement = evaluation is self._evaluation and self._follows(pod), self.placement
+        self._again = evaluation is self._evaluation
+        last, placement = self._pod, self.placement
         # Nothing goes on if an exception passes through.
-        self._evaluation = self.placement = None
+        self._pod = self.placement = None
+        if not self._again:
+            self._evaluation = evaluation if evaluation.reusable else None
+        follows = self._again and last is not None and self._follows(last, pod)
         self._length = self._length + 1 if follows else 0
         if follows and placement is not None and placement.place(self._row):
             self.placement = _with_choice(placement)
 
-    def _follows(self, pod: PodInfo) -> bool:
+    def _follows(self, last: PodInfo, pod: PodInfo) -> bool:
         """Whether nothing happened since the last decision but that its pod was placed, and this pod is equal to it."""
-        cluster, last = self._cluster, self._pod
+        cluster = self._cluster
         if cluster.changes.position != self._position + 1 or pod.shape is not last.shape:
             return False
         placed = cluster.placed(last.uid)
@@ -76,10 +82,10 @@ class RunOfPods:
             self.placement = _with_choice(evaluation.batch_placement(pod, feasible, (pod.shape,), placed=True))
         return self.placement
 
-    def end(self, evaluation: Evaluation, pod: PodInfo, node_name: str) -> None:
+    def end(self, pod: PodInfo, node_name: str) -> None:
         """The pod was decided, by the run or not; "": it has no node."""
-        if node_name:
-            self._evaluation, self._pod, self._row = evaluation, pod, self._cluster.table.row_of[node_name]
+        if node_name and self._again:
+            self._pod, self._row = pod, self._cluster.table.row_of[node_name]
             self._position, self._others = self._cluster.changes.position, self._other_numbers()
 
 

@@ -271,7 +271,7 @@ def a_run(monkeypatch):
         # No cycle is sampled.
         side.hand.engine.frameworks["default-scheduler"].metrics._chance = lambda: 1.0
         side.pods_come(pod, 20)
-        side.pods_are_tried(5)
+        side.pods_are_tried(6)
         evaluated.clear()
         return side, evaluated
 
