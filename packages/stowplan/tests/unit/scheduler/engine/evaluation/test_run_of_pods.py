@@ -314,7 +314,7 @@ def test_pods_that_wait_on_permit_are_a_run(a_run):
     side, evaluated = a_run({**web(), "metadata": {"name": "web", "labels": {"wait": "x"}}})
     side.pods_are_tried(5)
     assert evaluated == []
-    assert len(list(side.hand.engine.waiting_pods)) == 10
+    assert len(list(side.hand.engine.waiting_pods)) == 11
 
 
 @pytest.mark.parametrize(
