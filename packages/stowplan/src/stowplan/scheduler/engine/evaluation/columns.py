@@ -28,7 +28,8 @@ marked as outdated. Where one of their steps fails, nothing of it is used: a ful
 
 A result that depends on the sums of a row alone is the same for every pod with the same question, and for every row in
 the same state. Evaluations share these columns (`SharedColumns`), and a column remembers the results by state
-(`RowStates`): usually, no plugin is called for the next pod at all.
+(`RowStates`): usually, no plugin is called for the next pod at all. Scores of this kind that are added up as they are
+have one column together, their weighted sum (`SumColumn`); who wants to know a plugin's part asks the plugin again.
 """
 
 from __future__ import annotations
