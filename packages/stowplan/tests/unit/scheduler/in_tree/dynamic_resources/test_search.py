@@ -75,28 +75,24 @@ def solutions(claims, world):
     devices = [(i, d) for i, (view, _) in enumerate(world.pools) for d in view.devices]
     allocated = [bool(usage.taken >> k & 1) for view, usage in world.pools for k in range(len(view.devices))]
 
-    def place(todo, picks):
-        if not todo:
-            if holds(claims, world, devices, allocated, picks):
-                yield picks
-            return
-        claim, request, alternative = todo[0]
-        wanted = claims[claim].requests[request].alternatives[alternative]
-        mine = [p[3] for p in picks if p[:3] == todo[0]]
-        candidates = [len(mine)] if wanted.everything else range(max(mine, default=-1) + 1, len(devices))
-        for device in candidates:
-            yield from place(todo[1:], [*picks, (claim, request, alternative, device)])
+    def place(requests, todo, picks):
+        if todo:
+            claim, request, alternative = todo[0]
+            wanted = claims[claim].requests[request].alternatives[alternative]
+            mine = [p[3] for p in picks if p[:3] == todo[0]]
+            candidates = [len(mine)] if wanted.everything else range(max(mine, default=-1) + 1, len(devices))
+            for device in candidates:
+                yield from place(requests, todo[1:], [*picks, (claim, request, alternative, device)])
+        elif requests:
+            # Chosen after the devices of the requests before, which are not given up for a better alternative.
+            (claim, request), *rest = requests
+            for alternative, wanted in enumerate(claims[claim].requests[request].alternatives):
+                amount = len(devices) if wanted.everything else wanted.amount
+                yield from place(rest, [(claim, request, alternative)] * amount, picks)
+        elif holds(claims, world, devices, allocated, picks):
+            yield picks
 
-    def choose(requests, todo):
-        if not requests:
-            yield from place(todo, [])
-            return
-        (claim, request), *rest = requests
-        for alternative, wanted in enumerate(claims[claim].requests[request].alternatives):
-            amount = len(devices) if wanted.everything else wanted.amount
-            yield from choose(rest, todo + [(claim, request, alternative)] * amount)
-
-    yield from choose([(c, r) for c, claim in enumerate(claims) for r in range(len(claim.requests))], [])
+    yield from place([(c, r) for c, claim in enumerate(claims) for r in range(len(claim.requests))], [], [])
 
 
 def holds(claims, world, devices, allocated, picks):
