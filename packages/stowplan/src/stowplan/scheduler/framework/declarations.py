@@ -102,8 +102,9 @@ class Plugin(ABC):
     def ignores(self, shape: PodShape) -> bool:
         """Whether the plugin has nothing to do for pods of the shape, so that it need not be called for them.
 
-        That is: PreFilter and PreScore return Skip, `sign_pod` returns {}, Reserve succeeds and keeps nothing outside
-        the pod's CycleState, and PreBind does nothing. Reset in a subclass that overrides one of these methods.
+        That is: PreFilter returns Skip, and so does PreScore if the plugin counts pods (`CountsPods`); `sign_pod`
+        returns {}; Reserve succeeds and keeps nothing outside the pod's CycleState; and PreBind does nothing. Reset in
+        a subclass that overrides one of these methods.
         """
         return False
 

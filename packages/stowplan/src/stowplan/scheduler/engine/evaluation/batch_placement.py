@@ -265,16 +265,18 @@ class BatchPlacement:
 
     def _leave(self, place: int, cell: int) -> None:
         self._room[cell] -= 1
-        if self._totals.item(place) == self._best.item(cell):
-            places = self._places_of(cell)
-            del places[bisect_left(places, place)]
-            self._totals[place] = INFEASIBLE
-            if not places:
-                others = self._totals if len(self._places) == 1 else self._totals[self._cells == cell]
-                self._best[cell] = others.max()
-                self._closed[cell] = self._refused.item(cell) or not self._room.item(cell)
-                self._places[cell] = self._winners = None
+        was_best = self._totals.item(place) == self._best.item(cell)
         self._totals[place] = INFEASIBLE
+        if not was_best:
+            return
+        listed = self._places[cell]
+        if listed is not None:
+            del listed[bisect_left(listed, place)]
+        if not self._places_of(cell):
+            others = self._totals if len(self._places) == 1 else self._totals[self._cells == cell]
+            self._best[cell] = others.max()
+            self._closed[cell] = self._refused.item(cell) or not self._room.item(cell)
+            self._places[cell] = self._winners = None
 
     def _enter(self, place: int, cell: int, total: int) -> None:
         self._room[cell] += 1

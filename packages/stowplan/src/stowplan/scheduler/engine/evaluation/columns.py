@@ -130,8 +130,12 @@ class Column(PlainStruct, eq=False, weakref=True):
         self.generation, self.position = generation, cluster.changes.position
 
     def differs(self, values: Values) -> bool:
-        """Whether the values are others than before; True if not knowing that is cheaper."""
-        return True
+        """Whether the values may be others than before; compared only where that is cheaper than supposing so.
+
+        A current column has what its plugin returns now, whoever calls it. After PreScore was called again that may be
+        something else, but `Scoring` normalizes these scores in any case.
+        """
+        return not self.is_current()
 
     def refresh(self, state: CycleState, pod: PodInfo) -> Status | None:
         """Update the rows whose pods changed; a Status is an error."""

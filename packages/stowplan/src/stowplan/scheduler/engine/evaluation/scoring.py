@@ -27,7 +27,7 @@ from stowplan.scheduler.framework.status import Code, Status
 
 #: Total of an infeasible node.
 INFEASIBLE = np.iinfo(np.int64).min
-_ANYTHING, _NODE_SUMS = Reads.ANYTHING, Reads.NODE_SUMS
+_ANYTHING = Reads.ANYTHING
 _NO_SCORES: Ints = np.zeros(0, np.int64)
 
 
@@ -130,10 +130,10 @@ class Scoring(Fold[PreScorePlugin]):
         #: All others by plugin, in the profile's order, and their sum.
         self._scores: dict[str, Score] = {}
         self._others: Ints = _NO_SCORES
-        #: Those that can change without a call of PreScore, or another set of feasible nodes.
-        self._unsteady: frozenset[str] = frozenset()
-        #: Their sum in feasible rows, `INFEASIBLE` in others.
+        #: The sum of all in feasible rows, `INFEASIBLE` in others.
         self.ranked: Ints = _NO_SCORES
+        #: Which of `_scores` can change without a call of PreScore, or another set of feasible nodes.
+        self._unsteady: frozenset[str] = frozenset()
         #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
         self._ended_early = False
         self._preparing = 0.0
@@ -227,7 +227,7 @@ class Scoring(Fold[PreScorePlugin]):
             return False
         everywhere = False
         if self._sums is not None:
-            everywhere = any(plugin.name in called for plugin in self._sums.plugins) if called else False
+            everywhere = bool(called) and any(plugin.name in called for plugin in self._sums.plugins)
             if not self._brought_up(self._sums, pod, again=everywhere):
                 return False
         # In the common case, only few can have changed.
@@ -310,8 +310,9 @@ class Scoring(Fold[PreScorePlugin]):
         self._regard_declarations()
 
     def _regard_declarations(self) -> None:
-        unsteady = (Reads.NODE_SUMS, Reads.NODE_PODS, Reads.ANYTHING)
-        self._unsteady = frozenset(name for name, part in self._scores.items() if part.plugin.reads in unsteady)
+        self._unsteady = frozenset(
+            name for name, part in self._scores.items() if part.column.by_rows or part.plugin.reads is _ANYTHING
+        )
 
     def _varies(self, part: Score, moved: Sequence[int], before: Mask) -> bool:
         """Whether normalized scores may be others because the feasible rows `moved`."""

@@ -116,6 +116,18 @@ def test_pods_with_the_same_question_share_a_column():
     assert world.column(ScoreColumn, world.fit) is not fit
 
 
+def test_a_full_run_of_another_evaluation_outdates_no_scores():
+    world = World()
+    fit = world.column(ScoreColumn, world.fit)
+    assert fit.rerun(world.cycle, world.pod, Nodes(world.state)) is None
+    before = fit.version
+    fit.store(fit.values.copy())
+    assert fit.version == before
+    world.step(0, 1)
+    fit.store(fit.values.copy())
+    assert fit.version > before
+
+
 @examples(200)
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans(), st.booleans()), min_size=2, max_size=8), st.booleans())
 def test_bounds_hold_only_if_minimum_and_maximum_are_unchanged(rows, computed):

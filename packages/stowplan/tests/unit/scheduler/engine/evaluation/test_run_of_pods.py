@@ -16,9 +16,11 @@ from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.evaluation import run_of_pods
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
+from stowplan.scheduler.engine.evaluation.run_of_pods import RunOfPods
 from stowplan.scheduler.framework.requests import Create, Delete, Patch, Update
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
+from support.plugins.profiles import framework
 from support.plugins.switchable_plugins import PluginSwitches, plugins_of
 from support.plugins.users_plugins import USERS, ByRoom, Crowd, FailsWithFew, Ranks
 from support.scheduling.engine_by_hand import EngineByHand
@@ -31,6 +33,7 @@ from support.scheduling.worlds import (
     lookup_objects,
     nodes,
     pods,
+    state_of,
     struct,
 )
 
@@ -324,7 +327,12 @@ def test_pods_that_wait_on_permit_are_a_run(a_run):
         pytest.param(lambda side: side.a_pod_is_deleted(0), id="a pod goes"),
         pytest.param(lambda side: side.a_node_changes(a_node("n1").labels({"a": "b"}).obj()), id="a node changes"),
         pytest.param(lambda side: side.a_node_changes(a_node("n9").obj()), id="a node comes"),
-        pytest.param(lambda side: side.an_object_comes(LOOKUP_OBJECTS[4]), id="a lookup object comes"),
+        pytest.param(lambda side: side.an_object_comes(LOOKUP_OBJECTS[2]), id="a lookup object comes"),
+        pytest.param(lambda side: side.an_object_comes(LOOKUP_OBJECTS[4]), id="a Service comes"),
+        pytest.param(
+            lambda side: side.a_pod_changes(-1, {"status": {"nominatedNodeName": "n1"}}, "status"),
+            id="a pod is nominated",
+        ),
         pytest.param(lambda side: side.a_bind_fails(0), id="a bind fails"),
     ],
 )
@@ -355,3 +363,18 @@ def test_a_short_run_is_evaluated(a_run):
     side, evaluated = a_run(web(), worthwhile=run_of_pods.WORTHWHILE)
     side.pods_are_tried(run_of_pods.WORTHWHILE - 6)
     assert len(evaluated) == run_of_pods.WORTHWHILE - 6
+
+
+@pytest.mark.parametrize(("placed_on", "goes_on"), [("n1", True), ("n2", False)])
+def test_the_last_pod_has_to_be_where_it_was_decided_to_go(placed_on, goes_on, monkeypatch):
+    monkeypatch.setattr(run_of_pods, "WORTHWHILE", 1)
+    state = state_of([a_node(f"n{i}") for i in range(3)])
+    evaluation, run = Evaluation(framework(state)), RunOfPods(state)
+    for name, decided, placed in (("a", "n0", "n0"), ("b", "n1", placed_on)):
+        pod = state.pod_info(struct(a_pod(name)))
+        run.begin(evaluation, pod)
+        run.end(pod, decided)
+        state.assume(pod, placed)
+    pod = state.pod_info(struct(a_pod("c")))
+    run.begin(evaluation, pod)
+    assert (run.look_ahead(evaluation, pod, evaluation.filter(pod).feasible) is not None) == goes_on

@@ -1,5 +1,7 @@
 """Plugins that pods of a shape are no business of have indeed nothing to say of them, and are not asked."""
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,7 +9,8 @@ from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.handle import Handle
-from stowplan.scheduler.framework.interface import ReservePlugin
+from stowplan.scheduler.framework.interface import FilterPlugin, PreFilterPlugin, ReservePlugin
+from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.binding import run_pre_bind_pre_flights, run_reserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import SKIP, unschedulable
@@ -41,11 +44,15 @@ def test_who_is_left_out_has_nothing_to_say(cluster, pod, data):
     everyone, asked, cycle = framework.everyone, framework.applicable_plugins(info.shape), CycleState()
     for plugin in set(everyone.signers) - set(asked.signers):
         assert plugin.sign_pod(info) == {}
-    for plugin in set(everyone.cluster_dependent_pre_filters) - set(asked.cluster_dependent_pre_filters):
-        assert plugin.pre_filter(cycle, info, Nodes(state)) is SKIP
-        assert plugin.name not in framework.pod_counters or framework.pod_counters[plugin.name].filter_holds(
-            cycle, info
-        )
+    left_out = set(everyone.cluster_dependent_pre_filters) - set(asked.cluster_dependent_pre_filters)
+    assert {plugin.name for plugin in left_out} <= asked.skip_filter
+    for name in asked.skip_filter:
+        assert framework.plugins[name].pre_filter(cycle, info, Nodes(state)) is SKIP
+        if name in framework.pod_counters:
+            assert framework.pod_counters[name].filter_holds(cycle, info)
+            assert framework.plugins[name] not in framework.pre_score or (
+                framework.plugins[name].pre_score(cycle, info, Nodes(state)) is SKIP
+            )
     for plugin in set(everyone.reserve) - set(asked.reserve):
         assert plugin.reserve(cycle, info, node) is None
         plugin.unreserve(CycleState(), info, node)
@@ -111,6 +118,31 @@ def test_a_plugin_that_derives_from_it_speaks_for_itself():
 
 def test_all_are_asked_in_a_cycle_whose_calls_are_timed():
     assert reserved(Choosy, a_pod("p"), sampled=True).reasons == ("no",)
+
+
+class Refuses(PreFilterPlugin, FilterPlugin):
+    name = "Refuses"
+
+    def pre_filter(self, state, pod, nodes):
+        return None
+
+    def filter(self, state, pod, nodes):
+        return Rejections.where(np.ones(len(nodes), bool), "no")
+
+    def ignores(self, shape):
+        return "team" not in shape.labels
+
+
+@pytest.mark.parametrize("sampled", [False, True])
+def test_who_ignores_a_pod_filters_nothing(sampled):
+    """In a cycle whose calls are timed, everyone is called; this one's PreFilter returns no Skip."""
+    framework = framework_of(state_of([struct(a_node("n").obj())]), Refuses)
+    for pod, active in ((a_pod("p"), sampled), (a_pod("q").labels(team="a"), True)):
+        cycle = CycleState()
+        cycle.plugin_times = Times() if sampled else None
+        nodes = Nodes(framework.handle.cluster)
+        assert framework.run_pre_filter(cycle, framework.handle.pod_info(struct(pod.obj())), nodes).status is None
+        assert ("Refuses" in {plugin.name for plugin in framework.active_filters(cycle)}) == active
 
 
 def test_pre_flights_of_a_pod_that_concerns_nobody():
