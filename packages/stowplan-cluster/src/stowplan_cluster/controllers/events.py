@@ -21,12 +21,12 @@ from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.reconcile.events import NORMAL, WARNING
+
+__all__ = ["FIELD_MANAGER", "NORMAL", "WARNING", "EventRecorder"]
 
 #: The field manager of all controllers.
 FIELD_MANAGER = "kube-controller-manager"
-
-NORMAL = "Normal"
-WARNING = "Warning"
 
 BURST = 25
 REFILL_SECONDS = 300.0

@@ -49,9 +49,19 @@ class PodSpec(ApiStruct, frozen=True, kw_only=True):
     volumes: tuple[Volume, ...] = ()
 
 
+class Terminated(ApiStruct, frozen=True, kw_only=True):
+    exit_code: Int32 = 0
+    finished_at: str | None = None
+
+
+class ContainerState(ApiStruct, frozen=True, kw_only=True):
+    terminated: Terminated | None = None
+
+
 class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     restart_count: Int32 = 0
+    state: ContainerState = ContainerState()
 
 
 class Condition(ApiStruct, frozen=True, kw_only=True):
@@ -111,6 +121,11 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
         return condition is not None and condition.status == "True"
 
     @property
+    def restarts(self) -> int:
+        """Of all containers."""
+        return sum(one.restart_count for one in (*self.status.init_container_statuses, *self.status.container_statuses))
+
+    @property
     def created(self) -> float:
         return seconds_of(self.metadata.creation_timestamp)
 
@@ -140,6 +155,26 @@ def decode_pod(stored: Encoded) -> Pod:
 def seconds_of(time: str | None) -> float:
     """A timestamp in epoch seconds; 0 if there is none."""
     return parse_timestamp(time) if time else 0.0
+
+
+def finished_at(pod: Pod) -> float:
+    """When the pod's containers ended, or else when it stopped being ready, was deleted, or was created.
+
+    Upstream: pkg/controller/job/backoff_utils.go.
+    """
+    sidecars = _sidecars(pod)
+    statuses = [one for one in pod.status.init_container_statuses if one.name in sidecars]
+    ends = [
+        one.state.terminated.finished_at for one in (*pod.status.container_statuses, *statuses) if one.state.terminated
+    ]
+    if ends and all(ends) and len(ends) == len(pod.status.container_statuses) + len(statuses):
+        return max(map(seconds_of, ends))
+    ready, metadata = pod.ready_condition, pod.metadata
+    if ready is not None and ready.status == "False" and ready.last_transition_time:
+        return seconds_of(ready.last_transition_time)
+    if metadata.deletion_timestamp is not None:
+        return seconds_of(metadata.deletion_timestamp) - (metadata.deletion_grace_period_seconds or 0)
+    return pod.created
 
 
 def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -> float | None:
@@ -182,7 +217,7 @@ def deletion_cost(pod: Pod) -> int:
 
 def _restarts(pod: Pod) -> tuple[int, int]:
     """Maximum restart counts of containers and of sidecars."""
-    sidecars = {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}
+    sidecars = _sidecars(pod)
     return (
         max((status.restart_count for status in pod.status.container_statuses), default=0),
         max(
@@ -190,3 +225,7 @@ def _restarts(pod: Pod) -> tuple[int, int]:
             default=0,
         ),
     )
+
+
+def _sidecars(pod: Pod) -> set[str]:
+    return {container.name for container in pod.spec.init_containers if container.restart_policy == "Always"}

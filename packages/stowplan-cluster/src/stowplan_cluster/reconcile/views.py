@@ -241,6 +241,11 @@ class JobSpec(ApiStruct, frozen=True, kw_only=True):
     label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
     template: JsonObject = {}
 
+    @property
+    def restart_policy(self) -> str:
+        policy: str = (self.template.get("spec") or {}).get("restartPolicy", "")
+        return policy
+
 
 class Job(Workload, frozen=True, kw_only=True):
     spec: JobSpec = JobSpec()

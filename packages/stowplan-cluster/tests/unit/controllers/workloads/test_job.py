@@ -1,8 +1,8 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from stowplan_cluster.controllers.workloads.job import first_free, format_indexes, give_index, parse_indexes
+from stowplan.kube.api.api_errors import Forbidden
+from stowplan_cluster.controllers.workloads.job import give_index
+from stowplan_cluster.controllers.workloads.pod_templates import PodControl
 from support.live.controller_cluster import workload
 
 TRACKING = "batch.kubernetes.io/job-tracking"
@@ -258,46 +258,22 @@ def test_a_finished_job_writes_nothing(cluster):
     assert cluster.store.version == version
 
 
-@pytest.mark.parametrize(
-    ("indexes", "text"),
-    [
-        pytest.param([], "", id="none"),
-        pytest.param([3], "3", id="one"),
-        pytest.param([3, 4], "3,4", id="two are not shortened"),
-        pytest.param([5, 3, 4], "3-5", id="three are"),
-        pytest.param([0, 2, 3, 4, 5, 9], "0,2-5,9", id="several runs"),
-    ],
-)
-def test_formatting_indexes(indexes, text):
-    assert format_indexes(indexes) == text
-    assert parse_indexes(text, 10) == set(indexes)
-
-
-@pytest.mark.parametrize(
-    ("text", "indexes"),
-    [
-        pytest.param("1,x,3", {1, 3}, id="garbage is skipped"),
-        pytest.param("2-20", {2, 3, 4}, id="cut at completions"),
-        pytest.param("1-,3-y", {1}, id="incomplete range"),
-        pytest.param(f"1,{'9' * 5000},3-{'9' * 5000}", {1}, id="more digits than Python parses"),
-    ],
-)
-def test_parsing_unusual_texts(text, indexes):
-    assert parse_indexes(text, 5) == indexes
-
-
-@given(st.sets(st.integers(0, 60)))
-def test_round_trip(indexes):
-    assert parse_indexes(format_indexes(indexes), 61) == indexes
-
-
-def test_the_lowest_free_indexes_come_first():
-    assert first_free({0, 2}, 6, 3) == [1, 3, 4]
-    assert first_free({0, 2}, 4, 10) == [1, 3]
-
-
 def test_long_names_are_shortened_before_the_index():
     pod = {"metadata": {}, "spec": {"containers": [{"name": "a", "env": [{"name": "JOB_COMPLETION_INDEX"}]}]}}
     give_index(pod, "j" * 70, 12)
     assert pod["metadata"]["generateName"] == "j" * 54 + "-12-"
     assert pod["spec"]["containers"][0]["env"] == [{"name": "JOB_COMPLETION_INDEX"}]
+
+
+def test_pods_are_counted_even_if_the_next_ones_are_refused(cluster, monkeypatch):
+    start(cluster, completions=2)
+
+    def refuse(*given):
+        raise Forbidden("no more pods")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PodControl, "create", refuse)
+        end(cluster)
+        assert cluster.get("Job", "web")["status"]["succeeded"] == 1
+    cluster.advance(60)
+    assert len(active(cluster)) == 1

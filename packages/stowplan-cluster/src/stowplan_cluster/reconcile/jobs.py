@@ -1,0 +1,256 @@
+"""Jobs: create pods until enough have succeeded.
+
+A reconcile counts the pods that ended since the last one, decides the Job if possible, or else creates and deletes
+pods. A decided Job is finished only once all its pods have terminated.
+
+The backoff after failures doubles from ten seconds to ten minutes, until a pod succeeds.
+
+Left out: podFailurePolicy, successPolicy, backoffLimitPerIndex, and pod groups.
+
+Upstream: pkg/controller/job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.reconcile.completion_indexes import Indexes, index_of
+from stowplan_cluster.reconcile.events import NORMAL, WARNING, Event
+from stowplan_cluster.reconcile.pods import FAILED, Pod, by_deletion_order
+from stowplan_cluster.reconcile.views import Job, JobSpec
+
+INDEXED = "Indexed"
+ON_FAILURE = "OnFailure"
+
+BACKOFF_SECONDS = 10.0
+BACKOFF_LIMIT_SECONDS = 600.0
+
+COMPLETE = "Complete"
+JOB_FAILED = "Failed"
+FAILURE_TARGET = "FailureTarget"
+SUCCESS_CRITERIA_MET = "SuccessCriteriaMet"
+#: The conditions of a decided Job, and those that it gets when it is finished.
+FINAL = {SUCCESS_CRITERIA_MET: COMPLETE, FAILURE_TARGET: JOB_FAILED}
+
+
+class Verdict(NamedTuple):
+    """The condition that decides a Job."""
+
+    type: str
+    reason: str
+    message: str
+
+
+_COMPLETED = Verdict(SUCCESS_CRITERIA_MET, "CompletionsReached", "Reached expected number of succeeded pods")
+_BACKOFF_LIMIT = Verdict(FAILURE_TARGET, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+_TOO_MANY = "Too many succeeded pods running after completion count reached"
+_DEADLINE = Verdict(FAILURE_TARGET, "DeadlineExceeded", "Job was active longer than specified deadline")
+
+
+class Ended(PlainStruct, frozen=True):
+    """A pod that succeeded or failed, or that is lost and counts as failed."""
+
+    succeeded: bool
+    at: float
+    #: Of an Indexed Job; None: it has none that counts.
+    index: int | None = None
+
+
+class Failures(PlainStruct, frozen=True):
+    """Failures since the last success."""
+
+    count: int = 0
+    last: float = 0.0
+
+    def after(self, ended: Sequence[Ended]) -> Failures:
+        failed = [one.at for one in ended if not one.succeeded]
+        if len(failed) == len(ended):
+            return Failures(self.count + len(failed), max(failed))
+        success = max(one.at for one in ended if one.succeeded)
+        later = [at for at in failed if at > success]
+        return Failures(len(later), max(later, default=0.0))
+
+    def seconds_left(self, now: float) -> float:
+        """How long no pod is created."""
+        if not self.count:
+            return 0.0
+        delay = min(BACKOFF_LIMIT_SECONDS, BACKOFF_SECONDS * 2.0 ** min(self.count - 1, 16))
+        return max(0.0, self.last + delay - now)
+
+
+NO_FAILURES = Failures()
+
+
+class Progress(PlainStruct, frozen=True, kw_only=True):
+    """How far a Job is: what its status says, and what the controller remembers."""
+
+    succeeded: int = 0
+    failed: int = 0
+    #: In whole seconds, as in a status.
+    started: float | None = None
+    #: Whether it is, or was, suspended; None: never.
+    suspended: bool | None = None
+    #: Once it is decided.
+    verdict: Verdict | None = None
+    failures: Failures = NO_FAILURES
+
+
+class Pods(PlainStruct, frozen=True, kw_only=True):
+    """The pods of a Job."""
+
+    #: Neither finished nor terminating.
+    active: int
+    #: Terminating and not finished.
+    terminating: int
+    #: Those that ended, and were not counted yet.
+    ended: Sequence[Ended]
+    #: Of the containers of pods that have not ended.
+    restarts: int
+    #: The active ones, in any order.
+    list_active: Callable[[], Sequence[Pod]]
+    #: Of an Indexed Job. Those that succeeded are completed here, and those of created pods are taken.
+    indexes: Indexes | None = None
+    #: Active pods that repeat an index, or have none that counts.
+    strays: int = 0
+
+
+class Step(NamedTuple):
+    """What to do."""
+
+    progress: Progress
+    create: int = 0
+    #: The indexes of the created pods.
+    indexes: Sequence[int] = ()
+    delete: Sequence[Pod] = ()
+    #: Whether deleted pods count as failed.
+    counts_deleted: bool = False
+    #: Whether the Job is finished.
+    finished: bool = False
+    #: Seconds until the next look.
+    after: float | None = None
+
+
+def next_step(job: Job, progress: Progress, pods: Pods, now: float, *, most: int) -> Step:
+    """What to do with a Job that is not finished; at most `most` pods are created, and surplus ones deleted."""
+    spec = job.spec
+    if pods.ended:
+        progress = _count(progress, pods)
+    if progress.started is None and not spec.suspend:
+        progress = replace(progress, started=float(int(now)))
+    if progress.verdict is None:
+        progress = replace(progress, verdict=_failure(spec, progress, pods, now))
+    if progress.verdict is not None:
+        doomed = pods.list_active() if pods.active else ()
+        return Step(progress, delete=doomed, counts_deleted=True, finished=not doomed and not pods.terminating)
+    step = Step(progress) if job.deleting else _manage(spec, progress, pods, now, most)
+    if _is_complete(spec, progress, pods.active + step.create - len(step.delete)):
+        terminating = pods.terminating or step.delete
+        return step._replace(progress=replace(progress, verdict=_COMPLETED), finished=not terminating)
+    if not job.deleting:
+        step = step._replace(progress=_suspended_or_resumed(spec, progress, now))
+    return step._replace(after=_sooner(step.after, _seconds_to_deadline(spec, step.progress, now)))
+
+
+def events_of(job: Job, before: Progress, step: Step) -> list[Event]:
+    """The events to record about a step."""
+    found, verdict = [], step.progress.verdict
+    if step.progress.suspended != before.suspended:
+        what = "suspended" if step.progress.suspended else "resumed"
+        found.append(Event(NORMAL, what.title(), f"Job {what}"))
+    if step.finished and verdict is not None:
+        if verdict.type == FAILURE_TARGET:
+            return [Event(WARNING, verdict.reason, verdict.message)]
+        if job.spec.completions is not None and step.progress.succeeded > job.spec.completions:
+            found.append(Event(WARNING, "TooManySucceededPods", _TOO_MANY))
+        found.append(Event(NORMAL, "Completed", "Job completed"))
+    return found
+
+
+def _count(progress: Progress, pods: Pods) -> Progress:
+    indexes = pods.indexes
+    failures = progress.failures.after(pods.ended)
+    succeeded = [one for one in pods.ended if one.succeeded]
+    failed = len(pods.ended) - len(succeeded)
+    if indexes is None:
+        done = progress.succeeded + len(succeeded)
+    else:
+        failed = sum(1 for one in pods.ended if not one.succeeded and one.index is not None)
+        for one in succeeded:
+            if one.index is not None:
+                indexes.complete(one.index)
+        done = len(indexes.completed)
+    return replace(progress, succeeded=done, failed=progress.failed + failed, failures=failures)
+
+
+def _failure(spec: JobSpec, progress: Progress, pods: Pods, now: float) -> Verdict | None:
+    restarts = pods.restarts if spec.restart_policy == ON_FAILURE else 0
+    if progress.failed > spec.backoff_limit or (restarts and restarts >= spec.backoff_limit):
+        return _BACKOFF_LIMIT
+    left = _seconds_to_deadline(spec, progress, now)
+    return _DEADLINE if left is not None and left <= 0 else None
+
+
+def _seconds_to_deadline(spec: JobSpec, progress: Progress, now: float) -> float | None:
+    if spec.active_deadline_seconds is None or spec.suspend or progress.started is None:
+        return None
+    return progress.started + spec.active_deadline_seconds - now
+
+
+def _is_complete(spec: JobSpec, progress: Progress, active: int) -> bool:
+    return not active and progress.succeeded >= (1 if spec.completions is None else spec.completions)
+
+
+def _manage(spec: JobSpec, progress: Progress, pods: Pods, now: float, most: int) -> Step:
+    """Create or delete pods."""
+    if spec.suspend:
+        return Step(progress, delete=pods.list_active() if pods.active else ())
+    wanted = _wanted(spec, progress, pods.active)
+    if pods.active > wanted or pods.strays:
+        return Step(progress, delete=_surplus(pods.list_active(), pods.indexes, wanted)[:most])
+    terminating = pods.terminating if spec.pod_replacement_policy == FAILED else 0
+    missing = min(most, wanted - pods.active - terminating)
+    if missing <= 0:
+        return Step(progress)
+    delay = progress.failures.seconds_left(now)
+    if delay > 0:
+        return Step(progress, after=delay)
+    if pods.indexes is None:
+        return Step(progress, create=missing)
+    indexes = pods.indexes.take(missing)
+    return Step(progress, create=len(indexes), indexes=indexes)
+
+
+def _wanted(spec: JobSpec, progress: Progress, active: int) -> int:
+    if spec.completions is None:
+        return active if progress.succeeded > 0 else spec.parallelism
+    return max(0, min(spec.parallelism, spec.completions - progress.succeeded))
+
+
+def _surplus(active: Sequence[Pod], indexes: Indexes | None, wanted: int) -> list[Pod]:
+    """Excess pods: duplicates of an index, or more than wanted."""
+    useful = by_deletion_order(active)
+    surplus: list[Pod] = []
+    if indexes is not None:
+        # Keep the last in deletion order: the one whose loss costs most.
+        keep = {index_of(pod, indexes.completions): pod for pod in useful}
+        keep.pop(None, None)
+        kept = {pod.uid for pod in keep.values()}
+        useful = [pod for pod in useful if pod.uid in kept]
+        surplus = [pod for pod in active if pod.uid not in kept]
+    return [*surplus, *useful[: max(0, len(useful) - wanted)]]
+
+
+def _suspended_or_resumed(spec: JobSpec, progress: Progress, now: float) -> Progress:
+    if spec.suspend and not progress.suspended:
+        return replace(progress, suspended=True, started=None)
+    if progress.suspended and not spec.suspend:
+        return replace(progress, suspended=False, started=float(int(now)))
+    return progress
+
+
+def _sooner(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else min(one, other)
