@@ -18,6 +18,7 @@ from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import trace_of
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
+from stowplan_lab.simulation.workloads.jobs import JobController
 from stowplan_lab.simulation.workloads.owners import Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.traces.trace import TraceError
@@ -78,6 +79,8 @@ def _controllers(
 def _controller_class(template: Template) -> type[WorkloadController]:
     if template.kind == "StatefulSet":
         return StatefulSetController
+    if template.kind == "Job":
+        return JobController
     return DeploymentController if template.kind == "Deployment" and template.update is not None else WorkloadController
 
 

@@ -2,10 +2,9 @@
 
     Pod                                      each arrival is a pod
     Deployment, ReplicaSet, StatefulSet      each arrival keeps a number of replicas, and replaces lost ones
-    Job                                      each arrival runs a number of pods to completion, some at a time
 
-DaemonSets are in `daemons`, rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
-`models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, job, daemon).
+DaemonSets are in `daemons`, Jobs in `jobs`, rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
+`models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, daemon).
 """
 
 from __future__ import annotations
@@ -68,7 +67,9 @@ def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference 
 
 
 class WorkloadController:
-    """One Deployment, ReplicaSet, StatefulSet or Job: it creates pods until there are enough."""
+    """One Deployment, ReplicaSet or StatefulSet: it creates pods until there are enough."""
+
+    api_version = "apps/v1"
 
     def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
         self._context = context
@@ -79,14 +80,10 @@ class WorkloadController:
         self._made = 0
         #: Name -> UID.
         self._active: dict[str, str] = {}
-        self._completed = 0
         #: Called whenever one of its pods has started.
         self._on_start: Callable[[], object] | None = None
-        self._is_job = template.kind == "Job"
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
-        self._owner = OwnerReference(
-            api_version="batch/v1" if self._is_job else "apps/v1", kind=kind, name=name, uid=name, controller=True
-        )
+        self._owner = OwnerReference(api_version=self.api_version, kind=kind, name=name, uid=name, controller=True)
 
     def begin(self) -> None:
         if self._template.companion is not None:
@@ -107,17 +104,10 @@ class WorkloadController:
     def _is_available(self, name: str) -> bool:
         return self._context.is_available(self._active.get(name, ""), self._template.min_ready)
 
-    @property
-    def _wanted(self) -> int:
-        if self._is_job:
-            return min(self.replicas, self._template.completions - self._completed)
-        return self.replicas
-
     def _reconcile(self) -> None:
-        while len(self._active) < self._wanted:
+        while len(self._active) < self.replicas:
             self._make()
-        if not self._is_job:
-            self._remove_first(self._active, len(self._active) - self._wanted)
+        self._remove_first(self._active, len(self._active) - self.replicas)
 
     def _remove_first(self, names: Iterable[str], number: int, why: str = SCALED_DOWN) -> None:
         """Delete as many of these pods, in the order of their controller."""
@@ -155,13 +145,11 @@ class WorkloadController:
 
     def finished(self, entry: Entry) -> None:
         self._active.pop(entry.pod.metadata.name, None)
-        if self._is_job:
-            self._completed += 1
         self._replace()
 
     def _replace(self) -> None:
         models = self._context.models
-        if (models.controllers or self._is_job) and len(self._active) < self._wanted:
+        if models.controllers and len(self._active) < self.replicas:
             self._context.later(models.controller_delay, self._reconcile)
 
 
