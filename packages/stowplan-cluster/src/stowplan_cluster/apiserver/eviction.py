@@ -1,7 +1,6 @@
 """Eviction: a deletion that a PodDisruptionBudget may reject.
 
-Budgets do not protect pods that are pending, finished or already being deleted. For all others the one budget that
-selects the pod must allow a disruption; it is charged before the pod is deleted.
+The budget that protects the pod (`budget_to_charge`) must allow a disruption; it is charged before the pod is deleted.
 
 Upstream: pkg/registry/core/pod/storage/eviction.go.
 """
@@ -13,7 +12,9 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from stowplan.kube.api import api_errors
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.budgets import SeveralBudgetsError, budget_to_charge
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion, check_preconditions, options_of
 from stowplan_cluster.apiserver.label_selectors import compiled
@@ -24,7 +25,7 @@ from stowplan_cluster.apiserver.store import Stored
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 _CAUSE = "DisruptionBudget"
-_UNGUARDED_PHASES = (*FINISHED, "Pending")
+BUDGETS = "poddisruptionbudgets.policy"
 #: Maximum number of evictions that the disruption controller has not observed yet.
 _MAX_DISRUPTED_PODS = 2000
 #: Seconds after which the client should retry while the budget's status is outdated.
@@ -40,9 +41,7 @@ def evict(registry: Registry, namespace: str, name: str, eviction: JsonObject, o
     live = registry.get(pods, namespace, name)
     pod = live.to_dict()
     check_preconditions(pods, live, options)
-    status = pod.get("status") or {}
-    if status.get("phase") not in _UNGUARDED_PHASES and not metadata_of(pod).get("deletionTimestamp"):
-        _charge_budget(registry, live, status, options)
+    _charge_budget(registry, live, pod, options)
     if not options.dry_run:
         _mark(registry, pod)
     return registry.delete(pods, namespace, name, options=_without_version(options))
@@ -64,33 +63,35 @@ def _mark(registry: Registry, pod: JsonObject) -> None:
     registry.replace(registry.of_storage("pods"), pod)
 
 
-def _charge_budget(registry: Registry, pod: Stored, status: JsonObject, options: DeleteOptions) -> None:
-    budgets = [one for one in registry.store.list("poddisruptionbudgets.policy", pod.namespace) if _guards(one, pod)]
-    if len(budgets) > 1:
+def _charge_budget(registry: Registry, live: Stored, pod: JsonObject, options: DeleteOptions) -> None:
+    status = pod.get("status") or {}
+    try:
+        charged = budget_to_charge(
+            status.get("phase", ""),
+            ready=is_true(status, "Ready"),
+            terminating=bool(metadata_of(pod).get("deletionTimestamp")),
+            guards=[decode_json(one.data, PodDisruptionBudget) for one in _guards_of(registry, live)],
+        )
+    except SeveralBudgetsError:
         raise api_errors.InternalError(
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
-        )
-    for stored in budgets:
+        ) from None
+    if charged is not None:
+        metadata = charged.metadata
+        stored = registry.get(registry.of_storage(BUDGETS), metadata.namespace, metadata.name)
         budget = stored.to_dict()
-        if is_true(status, "Ready") or not _may_evict_unhealthy(budget):
-            _check_budget(budget)
-            if not options.dry_run:
-                _charge(registry, budget, pod.name)
+        _check_budget(budget)
+        if not options.dry_run:
+            _charge(registry, budget, live.name)
+
+
+def _guards_of(registry: Registry, pod: Stored) -> list[Stored]:
+    return [one for one in registry.store.list(BUDGETS, pod.namespace) if _guards(one, pod)]
 
 
 def _guards(budget: Stored, pod: Stored) -> bool:
     selector = compiled((budget.to_dict().get("spec") or {}).get("selector"))
     return selector is not None and selector.matches(pod.labels)
-
-
-def _may_evict_unhealthy(budget: JsonObject) -> bool:
-    """Whether an unready pod may be evicted without charging the budget, by its unhealthyPodEvictionPolicy."""
-    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
-        return True
-    status = budget.get("status") or {}
-    current: int = status.get("currentHealthy", 0)
-    desired: int = status.get("desiredHealthy", 0)
-    return current >= desired > 0
 
 
 def _check_budget(budget: JsonObject) -> None:
@@ -143,4 +144,4 @@ def _charge(registry: Registry, budget: JsonObject, pod: str) -> None:
             "observedGeneration": status.get("observedGeneration", 0),
         }
         set_condition(status, condition, now=now)
-    registry.replace(registry.of_storage("poddisruptionbudgets.policy"), budget)
+    registry.replace(registry.of_storage(BUDGETS), budget)

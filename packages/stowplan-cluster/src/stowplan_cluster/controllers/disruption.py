@@ -16,17 +16,18 @@ Upstream: pkg/controller/disruption.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from msgspec import field
 
+from stowplan.kube.api.budgets import BudgetPod, BudgetPods, ScaleError, budget_status, expected_pods, expects_scale
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import NOTHING, Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import OwnerReference, controller_of
-from stowplan.kube.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus, budget_status
+from stowplan.kube.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.eviction import BUDGETS
 from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.scale import scale_of
@@ -50,10 +51,6 @@ from stowplan_cluster.reconcile.views import (
 # Upstream: pkg/controller/disruption/disruption.go (the finders).
 
 _BUILT_IN = frozenset(kind.storage for kind in (REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS))
-
-
-class ScaleError(ValueError):
-    """The owner's scale cannot be determined."""
 
 
 class Scale(PlainStruct):
@@ -106,56 +103,13 @@ class OwnerScales:
         scale.uid, scale.replicas = stored.uid, decode_json(stored.data, Scaled).spec.replicas
 
 
-# Per-PodDisruptionBudget pod counts, updated incrementally.
-
-
-class Member(PlainStruct, frozen=True):
-    ready: bool
-    terminating: bool
-    #: The pod's controller.
-    owner: OwnerReference | None
-
-    @property
-    def healthy(self) -> bool:
-        return self.ready and not self.terminating
-
-
 class Budget(PlainStruct):
     selector: Selector
-    members: dict[str, Member] = field(default_factory=dict)
-    healthy: int = 0
-    unmanaged: int = 0
-    #: Number of pods per owner.
-    owners: Counter[OwnerReference] = field(default_factory=Counter)
+    pods: BudgetPods = field(default_factory=BudgetPods)
     #: uids of the objects from which the scale was read.
     scale_sources: set[str] = field(default_factory=set)
 
-    def put(self, name: str, member: Member) -> bool:
-        """Update the count of a pod; return whether it changed."""
-        if self.members.get(name) == member:
-            return False
-        self.drop(name)
-        self.members[name] = member
-        self._count(member, 1)
-        return True
 
-    def drop(self, name: str) -> bool:
-        member = self.members.pop(name, None)
-        if member is not None:
-            self._count(member, -1)
-        return member is not None
-
-    def _count(self, member: Member, by: int) -> None:
-        self.healthy += by if member.healthy else 0
-        if member.owner is None:
-            self.unmanaged += by
-            return
-        self.owners[member.owner] += by
-        if not self.owners[member.owner]:
-            del self.owners[member.owner]
-
-
-BUDGETS = "poddisruptionbudgets.policy"
 #: How long an accepted eviction counts if its pod is not deleted.
 DELETION_TIMEOUT_SECONDS = 120.0
 
@@ -204,7 +158,7 @@ class DisruptionController:
             self._fail_safe(stored, str(error))
             return None
         disrupted, recheck = self._disrupted_pods(pdb, budget)
-        healthy = budget.healthy - sum(1 for name in disrupted if budget.members[name].healthy)
+        healthy = budget.pods.healthy - sum(budget.pods.pods[name].healthy for name in disrupted)
         self._write(stored, budget_status(pdb.spec, expected=expected, healthy=healthy), disrupted)
         return recheck
 
@@ -229,7 +183,7 @@ class DisruptionController:
         budget = Budget(selector)
         for pod in self._client.store.list(PODS, namespace):
             if selector.matches(pod.labels):
-                budget.put(pod.name, _member_of(pod))
+                budget.pods.put(pod.name, _budget_pod(pod))
         return budget
 
     def _forget(self, key: Key, budget: Budget | None) -> None:
@@ -245,13 +199,13 @@ class DisruptionController:
         if not budgets:
             return ()
         keys = []
-        member: Member | None = None
+        found: BudgetPod | None = None
         for key, budget in budgets.items():
             if event.type != "DELETED" and budget.selector.matches(pod.labels):
-                member = member or _member_of(pod)
-                if budget.put(pod.name, member):
+                found = found or _budget_pod(pod)
+                if budget.pods.put(pod.name, found):
                     keys.append(key)
-            elif budget.drop(pod.name):
+            elif budget.pods.drop(pod.name):
                 keys.append(key)
         return keys
 
@@ -259,36 +213,31 @@ class DisruptionController:
 
     def _expected(self, stored: Stored, pdb: PodDisruptionBudget, budget: Budget) -> int:
         """The number of expected pods."""
-        if not budget.members:
+        if not budget.pods.pods:
             self._client.events.record(stored.to_dict(), NORMAL, "NoPods", "No matching pods found")
-        if pdb.spec.max_unavailable is not None or isinstance(pdb.spec.min_available, str):
-            return self._expected_scale(stored, budget)
-        return len(budget.members)
 
-    def _expected_scale(self, stored: Stored, budget: Budget) -> int:
-        """The sum of the scales of the pods' owners."""
-        scales: dict[str, int] = {}
-        key = key_of(stored)
-        for owner in budget.owners:
+        def scale_of(owner: OwnerReference) -> tuple[str, int]:
             answer = self._scales.of(owner, stored.namespace)
             for uid in answer.sources:
                 budget.scale_sources.add(uid)
-                self._budgets_by_owner.setdefault(uid, set()).add(key)
+                self._budgets_by_owner.setdefault(uid, set()).add(key_of(stored))
             if answer.uid is None:
-                example = next(name for name, member in budget.members.items() if member.owner == owner)
+                example = next(name for name, pod in budget.pods.pods.items() if pod.controller == owner)
                 raise ScaleError(f'found no controllers for pod "{example}"')
-            scales[answer.uid] = answer.replicas
-        if budget.unmanaged:
+            return answer.uid, answer.replicas
+
+        expected = expected_pods(pdb.spec, budget.pods, scale_of)
+        if budget.pods.unmanaged and expects_scale(pdb.spec):
             self._client.events.record(stored.to_dict(), WARNING, "UnmanagedPods", _UNMANAGED)
-        return sum(scales.values())
+        return expected
 
     def _disrupted_pods(self, pdb: PodDisruptionBudget, budget: Budget) -> tuple[dict[str, str], float | None]:
         """Accepted evictions whose pods are not deleted yet, and the seconds until the first expires."""
         pending: dict[str, str] = {}
         recheck: float | None = None
         for name, accepted in pdb.status.disrupted_pods.items():
-            member = budget.members.get(name)
-            if member is None or member.terminating:
+            pod = budget.pods.pods.get(name)
+            if pod is None or pod.terminating:
                 continue
             left = seconds_of(accepted) + DELETION_TIMEOUT_SECONDS - self._client.now
             if left <= 0:
@@ -352,7 +301,9 @@ def _selector_of(stored: Stored) -> Selector:
         return NOTHING
 
 
-def _member_of(stored: Stored) -> Member:
+def _budget_pod(stored: Stored) -> BudgetPod:
     pod = decode_json(stored.data, PodWithConditions)
     metadata = pod.metadata
-    return Member(ready=pod.ready, terminating=metadata.deletion_timestamp is not None, owner=controller_of(metadata))
+    return BudgetPod(
+        ready=pod.ready, terminating=metadata.deletion_timestamp is not None, controller=controller_of(metadata)
+    )

@@ -1,75 +1,99 @@
 """Disruption budgets while pods leave and return.
 
 A budget's status has the number of allowed disruptions. If there is none, as in manifests, it is computed from the
-matching pods. An evicted pod counts against its budgets until its replacement has a node.
+matching pods and their controllers; a controller that is not known wants the pods that it has. An evicted pod counts
+against its budgets until its replacement has a node.
 
 Preemption reads the status as well, so `AllowedDisruptions` keeps it as the disruption controller would.
-
-Pods that are not Ready are evicted without counting if the budget's policy is AlwaysAllow, or the budget is met.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
+from stowplan.kube.api.budgets import (
+    BudgetPod,
+    BudgetPods,
+    ScaleError,
+    SeveralBudgetsError,
+    budget_status,
+    budget_to_charge,
+    expected_pods,
+)
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
-from stowplan.kube.api.policy import PodDisruptionBudgetStatus, budget_status
-from stowplan.kube.api.types import PodDisruptionBudget
+from stowplan.kube.api.meta import OwnerReference, controller_of
+from stowplan.kube.api.policy import PodDisruptionBudgetStatus
+from stowplan.kube.api.types import PodDisruptionBudget, ReplicaSet, ReplicationController, StatefulSet
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 _UNKNOWN = PodDisruptionBudgetStatus()
+_SCALED: dict[str, type[Any]] = {kind.__name__: kind for kind in (ReplicaSet, ReplicationController, StatefulSet)}
+#: Controllers that have no scale; budgets with a percentage or maxUnavailable fail for their pods.
+_UNSCALED = frozenset(("DaemonSet", "Job"))
+
+
+class _Budget(PlainStruct, eq=False):
+    name: str
+    namespace: str
+    selector: Selector
+    budget: PodDisruptionBudget
+    #: What it allows now.
+    left: int
+
+    @property
+    def spec(self) -> Any:
+        return self.budget.spec
+
+    @property
+    def status(self) -> PodDisruptionBudgetStatus:
+        return self.budget.status
 
 
 class Budgets:
     def __init__(self, cluster: Cluster) -> None:
         #: Budgets whose status was computed here.
         self.worked_out: list[str] = []
-        self._known: list[tuple[str, str, Selector]] = []
-        self._left: dict[str, int] = {}
-        #: Budgets that do not count pods that are not Ready.
-        self._lets_unhealthy_go: set[str] = set()
+        self._known: list[_Budget] = []
         for budget, selector in _readable(cluster):
-            name = f"{budget.metadata.namespace or 'default'}/{budget.metadata.name}"
-            self._known.append((name, budget.metadata.namespace or "default", selector))
+            namespace = budget.metadata.namespace or "default"
+            name = f"{namespace}/{budget.metadata.name}"
             if budget.status == _UNKNOWN:
                 self.worked_out.append(name)
-                status = _computed_status(cluster, budget, selector)
-            else:
-                status = budget.status
-            self._left[name] = status.disruptions_allowed
-            met = status.current_healthy >= status.desired_healthy > 0
-            if met or budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
-                self._lets_unhealthy_go.add(name)
+                budget = replace(budget, status=_computed_status(cluster, budget, selector))
+            self._known.append(_Budget(name, namespace, selector, budget, budget.status.disruptions_allowed))
 
-    def of(self, info: PodInfo) -> list[str]:
+    def of(self, info: PodInfo) -> list[_Budget]:
         """The budgets that cover a pod."""
-        return [name for name, namespace, selector in self._known if _matches(info, namespace, selector)]
+        return [one for one in self._known if _matches(info, one.namespace, one.selector)]
 
     def refusal(self, info: PodInfo) -> tuple[str, str] | None:
         """(the budget, why it does not allow the eviction)."""
-        found = self.of(info)
-        if len(found) > 1:
-            return ", ".join(found), "a pod with more than one disruption budget cannot be evicted"
-        for name in found:
-            if self._left[name] <= 0 and not self._goes_uncounted(name, info):
-                return name, "the budget allows no disruption now"
+        try:
+            charged = _charged(info, self.of(info))
+        except SeveralBudgetsError:
+            names = ", ".join(one.name for one in self.of(info))
+            return names, "a pod with more than one disruption budget cannot be evicted"
+        if charged is not None and charged.left <= 0:
+            return charged.name, "the budget allows no disruption now"
         return None
 
-    def _goes_uncounted(self, name: str, info: PodInfo) -> bool:
-        return name in self._lets_unhealthy_go and not _is_healthy(info)
-
     def evicted(self, pod: PodInfo) -> None:
-        for name in self.of(pod):
-            self._left[name] -= not self._goes_uncounted(name, pod)
+        self._change(pod, -1)
 
     def mark_recreated(self, pod: PodInfo) -> None:
         """The recreated pod has a node: return its disruption to its budgets."""
-        for name in self.of(pod):
-            self._left[name] += not self._goes_uncounted(name, pod)
+        self._change(pod, 1)
+
+    def _change(self, pod: PodInfo, by: int) -> None:
+        # Deletions ignore budgets, and disrupt each of several.
+        for one in self.of(pod):
+            one.left += by if _charged(pod, [one]) is not None else 0
 
 
 class AllowedDisruptions:
@@ -99,7 +123,7 @@ class AllowedDisruptions:
         """The healthy pods of each budget."""
         pods: dict[str, list[PodInfo]] = {}
         for info in self._cluster.state.placed_pods() if self._known else ():
-            if _is_healthy(info):
+            if _budget_pod(info).healthy:
                 pods.setdefault(info.namespace, []).append(info)
         return [
             sum(selector.matches(info.shape.labels) for info in pods.get(key.partition("/")[0], ()))
@@ -126,14 +150,43 @@ def _readable(cluster: Cluster) -> Iterator[tuple[PodDisruptionBudget, Selector]
 def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Selector) -> PodDisruptionBudgetStatus:
     """The status of a budget in files, as the disruption controller would compute it."""
     namespace, state = budget.metadata.namespace or "default", cluster.state
-    healthy = sum(_is_healthy(info) for info in state.placed_pods() if _matches(info, namespace, selector))
-    expected = sum(_matches(info, namespace, selector) for info in (*state.placed_pods(), *state.pending.values()))
-    return budget_status(budget.spec, expected=expected, healthy=healthy)
+    pods = BudgetPods()
+    for info in (*state.placed_pods(), *state.pending.values()):
+        if _matches(info, namespace, selector):
+            pods.put(info.key, _budget_pod(info))
+
+    def scale_of(owner: OwnerReference) -> tuple[str, int]:
+        if owner.kind in _UNSCALED:
+            raise ScaleError(owner.kind)
+        kind = _SCALED.get(owner.kind)
+        found = None if kind is None else state.objects.get(kind, f"{namespace}/{owner.name}")
+        replicas = None if found is None else found.spec.replicas
+        return f"{owner.kind}/{owner.name}", pods.controllers[owner] if replicas is None else replicas
+
+    try:
+        expected = expected_pods(budget.spec, pods, scale_of)
+    except ScaleError:
+        return _UNKNOWN
+    return budget_status(budget.spec, expected=expected, healthy=pods.healthy)
 
 
-def _is_healthy(info: PodInfo) -> bool:
+def _charged(info: PodInfo, guards: Sequence[_Budget]) -> _Budget | None:
+    pod = info.pod
+    terminating = pod.metadata.deletion_timestamp is not None
+    return budget_to_charge(pod.status.phase, ready=_is_ready(info), terminating=terminating, guards=guards)
+
+
+def _budget_pod(info: PodInfo) -> BudgetPod:
+    metadata = info.pod.metadata
+    terminating = metadata.deletion_timestamp is not None
+    ready = bool(info.node_name) and _is_ready(info)
+    return BudgetPod(ready=ready, terminating=terminating, controller=controller_of(metadata))
+
+
+def _is_ready(info: PodInfo) -> bool:
     """Whether a placed pod is Ready; one without the condition, as in manifests, counts as if it were."""
-    return all(condition.status == "True" for condition in info.pod.status.conditions if condition.type == "Ready")
+    conditions = info.pod.status.conditions
+    return all(one.status == "True" for one in conditions if one.type == "Ready")
 
 
 def _matches(info: PodInfo, namespace: str, selector: Selector) -> bool:

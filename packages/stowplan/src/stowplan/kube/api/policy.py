@@ -3,7 +3,6 @@
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
 from stowplan.kube.api.meta import ApiStruct, Int32, Int64, LabelSelector, ObjectMeta, ObjectReference
-from stowplan.kube.api.whole_numbers import share
 
 
 class PodDisruptionBudgetSpec(ApiStruct, frozen=True, kw_only=True):
@@ -30,24 +29,6 @@ class PodDisruptionBudget(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
     status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
-
-
-def budget_status(spec: PodDisruptionBudgetSpec, *, expected: int, healthy: int) -> PodDisruptionBudgetStatus:
-    """What the disruption controller writes for a budget that covers `expected` pods."""
-    if spec.max_unavailable is not None:
-        desired = max(0, expected - share(spec.max_unavailable, expected, round_up=True))
-    elif spec.min_available is not None:
-        desired = share(spec.min_available, expected, round_up=True)
-    else:
-        # Upstream expects no pods then, and allows no disruption.
-        expected = desired = 0
-    return PodDisruptionBudgetStatus(
-        # While no pods are expected, none may go: they may be created before the budget is counted again.
-        disruptions_allowed=max(0, healthy - desired) if expected else 0,
-        current_healthy=healthy,
-        desired_healthy=desired,
-        expected_pods=expected,
-    )
 
 
 #: The built-in classes, and their values.

@@ -100,6 +100,31 @@ def test_pods_that_are_not_ready_do_not_count_as_healthy_where_a_budget_is_compu
     assert [move.pod for move in found.moves] == ["default/web-2"]
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "blocked"),
+    [
+        pytest.param("ReplicaSet", {"maxUnavailable": 2}, 3, id="of five wanted, two are missing already"),
+        pytest.param("ReplicaSet", {"maxUnavailable": 3}, 0, id="one may go, and comes back"),
+        pytest.param("ReplicaSet", {"minAvailable": 2}, 0, id="a number ignores the scale"),
+        pytest.param("DaemonSet", {"minAvailable": 2}, 0, id="a number needs no scale"),
+        pytest.param("Job", {"maxUnavailable": 3}, 3, id="a Job has no scale"),
+    ],
+)
+def test_a_computed_budget_refers_to_the_scale_of_the_controller(kind, spec, blocked):
+    pods = [owned(pod(f"web-{i}", nodeName="a"), kind) for i in range(3)]
+    wanted = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "spec": {"replicas": 5}}
+    wanted["metadata"] = {"name": "web-abc", "namespace": "default"}
+    found = drain(Cluster([node("a"), node("b"), *pods, wanted, budget(**spec)]), ["a"])
+    assert len(found.blocked_by) == blocked
+
+
+def test_pods_that_are_being_deleted_are_not_healthy_where_a_budget_is_computed():
+    pods = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    pods[0]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    found = drain(Cluster([node("a"), node("b"), *pods, budget(minAvailable=2)]), ["a"])
+    assert [block.pod for block in found.blocked_by] == ["default/web-1", "default/web-2"]
+
+
 @pytest.mark.parametrize(("share", "blocked"), [("30%", 0), ("66%", 0), ("67%", 3), ("0%", 0)])
 def test_shares_are_rounded_up(share, blocked):
     """As by the disruption controller: 67 % of three are three."""
