@@ -58,7 +58,8 @@ from stowplan_lab.simulation.definition.scenario_loading import Located, load_sc
 from stowplan_lab.simulation.faults import Faults
 from stowplan_lab.simulation.never_fitting import Supply, never_fitting
 from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
-from stowplan_lab.simulation.nodes.drains import BudgetController, Drains
+from stowplan_lab.simulation.nodes.budgets import BudgetController
+from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.running_pods import Kubelets, TaintEvictions
 from stowplan_lab.simulation.report.series import Sampler
@@ -318,7 +319,7 @@ class Simulation:
         self.context = context = SimulationContext(time, ledger, self.engine.state, scenario.models, self.seed)
         self.fleet = Fleet(context, scenario.cluster.groups)
         self.kubelets = Kubelets(context)
-        self.budgets = BudgetController(context)
+        self.budgets = BudgetController(context, self.kubelets)
         for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(context)):
             time.watch(watcher)
         self.sampler = Sampler(context, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)

@@ -86,7 +86,7 @@ class SimulationContext:
         entry = self.ledger.of(uid)
         if entry is None:
             return ReportedPod(metadata=ObjectMeta(name=name))
-        status = PodStatus(phase=PENDING)
+        status = PodStatus(phase=RUNNING if entry.has_run else PENDING)
         if entry.starts <= self.now:
             ready = Condition(type="Ready", status="True", last_transition_time=timestamp(entry.starts))
             status = PodStatus(phase=RUNNING, conditions=(ready,))

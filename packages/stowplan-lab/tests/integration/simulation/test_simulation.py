@@ -458,29 +458,49 @@ def test_a_failed_zone_gets_no_new_nodes_until_it_is_back():
     assert found.series[-1].zones["y"]["cpu"] == 1.0
 
 
-def test_drains_respect_budgets(tmp_path):
+def drained(tmp_path, spec, kind="Deployment", replicas=4, **more):
+    """Node a-1 of two is drained; the budget protects the pods."""
     selector = {"matchLabels": {"app": "web"}}
     budget = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "b", "namespace": "default"},
-        "spec": {"minAvailable": 3, "selector": selector},
+        "spec": {**spec, "selector": selector},
     }
-    web = a_workload("Deployment", replicas=4, labels={"app": "web"}, selector=selector)
+    web = a_workload(kind, replicas=replicas, labels={"app": "web"}, selector=selector)
     (tmp_path / "budget.json").write_bytes(msgspec.json.encode(budget))
     given_scenario = scenario(
-        {"name": "web", "manifest": web},
+        {"name": "web", "manifest": web, **({"lifetime": "1h"} if kind == "Job" else {})},
         groups=[group(count=2, cpu=4)],
         events=[{"at": 60, "drain": {"nodes": ["a-1"], "then": "remove"}}],
         duration=300,
+        **more,
     )
     given_scenario["cluster"]["files"] = [str(tmp_path / "budget.json")]
-    found = run(given_scenario)
-    evicted = sorted(row.evicted for row in found.decisions if row.end == "drained")
-    assert len(evicted) == 2
-    assert evicted[1] > evicted[0], "the second one had to wait for the first one's replacement"
+    return run(given_scenario)
+
+
+@pytest.mark.parametrize(
+    "spec", [{"minAvailable": 3}, {"minAvailable": "75%"}, {"maxUnavailable": 1}, {"maxUnavailable": "25%"}]
+)
+def test_drains_respect_budgets(tmp_path, spec):
+    """The second eviction waits until the pod that replaces the first one is Ready."""
+    found = drained(tmp_path, spec, models={"startup": 33, "termination": 1})
+    assert sorted(row.evicted for row in found.decisions if row.end == "drained") == [60, 95]
     assert found.summary.nodes_at_end == 1
     assert found.summary.ends["running"] == 4
+
+
+def test_budgets_with_a_share_refer_to_the_scale(tmp_path):
+    """Of nine pods that are wanted, eight have room: one is unavailable already."""
+    found = drained(tmp_path, {"maxUnavailable": 1}, replicas=9)
+    assert found.summary.ends == {"running": 8, "pending": 1}
+    assert found.summary.nodes_at_end == 2
+
+
+def test_jobs_have_no_scale_for_a_budget(tmp_path):
+    assert drained(tmp_path, {"maxUnavailable": 4}, kind="Job").summary.ends == {"running": 1}
+    assert drained(tmp_path, {"minAvailable": 0}, kind="Job").summary.ends == {"drained": 1, "running": 1}
 
 
 def test_an_upgrade_replaces_nodes_one_by_one():

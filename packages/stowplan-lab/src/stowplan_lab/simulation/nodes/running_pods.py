@@ -10,6 +10,7 @@ Upstream: pkg/controller/tainteviction, plugin/pkg/admission/defaulttolerationse
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from math import inf
 from typing import Any
@@ -33,6 +34,8 @@ class Kubelets:
         self._chance = context.chance("startup")
         #: Failed nodes.
         self._stopped: set[str] = set()
+        #: Called when a pod becomes Ready, or is no longer.
+        self.observers: list[Callable[[Entry], object]] = []
 
     def changed(self, change: Change[Any]) -> None:
         new, old = change.new, change.old
@@ -48,7 +51,7 @@ class Kubelets:
             startup = self._startup.draw(self._chance)
         now = self._context.time.now
         entry.starts = starts = now + startup
-        if entry.origin.on_start is not None:
+        if entry.origin.on_start is not None or self.observers:
             self._context.later(startup, partial(self._start, entry, starts))
         lifetime = entry.origin.lifetime
         if lifetime is None:
@@ -56,10 +59,16 @@ class Kubelets:
         entry.ends = ends = now + startup + lifetime
         self._context.time.at(now + (startup + lifetime), Call(partial(self._end, entry, ends)))
 
-    @staticmethod
-    def _start(entry: Entry, starts: float) -> None:
-        if entry.starts == starts and entry.origin.on_start is not None:
+    def _start(self, entry: Entry, starts: float) -> None:
+        if entry.starts != starts:
+            return
+        if entry.origin.on_start is not None:
             entry.origin.on_start()
+        self._notify(entry)
+
+    def _notify(self, entry: Entry) -> None:
+        for observer in self.observers:
+            observer(entry)
 
     def _end(self, entry: Entry, ends: float) -> None:
         # Otherwise it was stopped, and possibly restarted, in the meantime.
@@ -70,7 +79,9 @@ class Kubelets:
         """The node fails: its pods neither start nor end."""
         self._stopped.add(node)
         for entry in self._context.entries_on(node):
+            entry.has_run |= entry.starts <= self._context.now
             entry.starts = entry.ends = inf
+            self._notify(entry)
 
     def resume(self, node: str) -> None:
         """The node returns: its remaining pods start again."""

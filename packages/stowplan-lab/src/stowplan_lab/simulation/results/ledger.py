@@ -85,6 +85,8 @@ class Entry(PlainStruct, eq=False, kw_only=True):
     placed: float | None = None
     #: When it starts, and when it ends by itself.
     starts: float = inf
+    #: Whether it ran before its node failed.
+    has_run: bool = False
     ends: float = inf
     evicted: float | None = None
     #: Why it was deleted, once known.

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
 from stowplan.kube.api.budgets import (
+    UNSCALED_KINDS,
     BudgetPod,
     BudgetPods,
     ScaleError,
@@ -34,8 +35,6 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 
 _UNKNOWN = PodDisruptionBudgetStatus()
 _SCALED: dict[str, type[Any]] = {kind.__name__: kind for kind in (ReplicaSet, ReplicationController, StatefulSet)}
-#: Controllers that have no scale; budgets with a percentage or maxUnavailable fail for their pods.
-_UNSCALED = frozenset(("DaemonSet", "Job"))
 
 
 class _Budget(PlainStruct, eq=False):
@@ -156,7 +155,7 @@ def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Se
             pods.put(info.key, _budget_pod(info))
 
     def scale_of(owner: OwnerReference) -> tuple[str, int]:
-        if owner.kind in _UNSCALED:
+        if owner.kind in UNSCALED_KINDS:
             raise ScaleError(owner.kind)
         kind = _SCALED.get(owner.kind)
         found = None if kind is None else state.objects.get(kind, f"{namespace}/{owner.name}")

@@ -20,6 +20,8 @@ from stowplan.kube.api.policy import PodDisruptionBudgetSpec, PodDisruptionBudge
 from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.structs import PlainStruct
 
+#: Built-in controllers of pods without a scale: budgets with a percentage or maxUnavailable fail for their pods.
+UNSCALED_KINDS = frozenset(("DaemonSet", "Job"))
 _UNGUARDED_PHASES = frozenset((*FINISHED, "Pending"))
 
 
