@@ -2,7 +2,7 @@
 
     agree({"web": deployment}, [Scale(3), RollOut({"template": template(200)})])
 
-Pods start `STARTUP` seconds after their creation, and end at once; the workloads change every `BETWEEN` seconds. A test
+Pods start `STARTUP` seconds after their creation; the workloads change every `BETWEEN` seconds. A test
 of another kind of change passes its own, with `event` (the scenario's) and `apply` (to the embedded cluster).
 
 Compared is what `seen` returns. Other names differ: the API server makes them up.
@@ -25,6 +25,8 @@ from support.scenarios.manifests import container, group, scenario
 STARTUP, BETWEEN = 101, 30
 #: Seconds without changes at the end.
 QUIET = 2000
+#: The kinds with rollouts.
+ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
 #: The kinds whose pods have stable names.
 NAMED = ("StatefulSet",)
 
@@ -78,14 +80,14 @@ class Seen(NamedTuple):
     #: For pods that belong to a node.
     node: str
     #: The ordinal, or the completion index.
-    index: str
+    ordinal: str
 
 
 def seen(pod, *, created, running):
     metadata = pod["metadata"]
     labels, owners = metadata.get("labels") or {}, metadata.get("ownerReferences") or ({"kind": "", "name": ""},)
     kind = owners[0]["kind"]
-    index = labels.get("apps.kubernetes.io/pod-index") or labels.get("batch.kubernetes.io/job-completion-index", "")
+    ordinal = labels.get("apps.kubernetes.io/pod-index") or labels.get("batch.kubernetes.io/job-completion-index", "")
     return Seen(
         # A ReplicaSet's name is made up as well.
         owner=kind if kind == "ReplicaSet" else f"{kind} {owners[0]['name']}",
@@ -94,25 +96,25 @@ def seen(pod, *, created, running):
         running=running,
         name=metadata["name"] if kind in NAMED else "",
         node=target_of(pod),
-        index=index,
+        ordinal=ordinal,
     )
 
 
 class Simulated:
     """A simulation of these workloads (name -> manifest), stopped at any time."""
 
-    def __init__(self, workloads, changes=(), *, nodes=1, models=None):
+    def __init__(self, workloads, changes=(), *, nodes=1, termination=0, models=None):
         events = [{"at": place * BETWEEN, **change.event()} for place, change in enumerate(changes, start=1)]
         end = len(events) * BETWEEN + QUIET
-        # Without rollouts there is nothing to model of a Deployment but a ReplicaSet.
-        rolled = [name for name, manifest in workloads.items() if manifest["kind"] == "Deployment"]
+        # Without a rollout, a Deployment is modelled as a ReplicaSet, and pods have no revision.
+        rolled = [name for name, manifest in workloads.items() if manifest["kind"] in ROLLED]
         self.simulation = Simulation(
             scenario(
                 *({"name": name, "manifest": manifest} for name, manifest in workloads.items()),
                 groups=[group("node", count=nodes, cpu=100, labels={})],
                 events=[*events, *({"at": end, "rollout": {"workload": name}} for name in rolled)],
                 duration=end,
-                models={"startup": STARTUP, "termination": 0, "controllerDelay": 0, **(models or {})},
+                models={"startup": STARTUP, "termination": termination, "controllerDelay": 0, **(models or {})},
             )
         )
         self.simulation.prepare()
@@ -135,8 +137,9 @@ class Simulated:
 class Embedded:
     """The workloads on the embedded cluster, whose pods start as those of the simulation do."""
 
-    def __init__(self, workloads, *, nodes=1):
+    def __init__(self, workloads, *, nodes=1, termination=0):
         self.cluster = LiveCluster()
+        self._termination = termination
         for number in range(1, nodes + 1):
             self.cluster.add_node(f"node-{number}")
         for name, manifest in workloads.items():
@@ -150,8 +153,14 @@ class Embedded:
             unassigned = [pod for pod in self.cluster.pods() if not pod["spec"].get("nodeName")]
             for pod in unassigned:
                 self.cluster.bind(pod["metadata"]["name"], target_of(pod) or "node-1")
-            if not self.cluster.finish_deletions() and not unassigned:
+            ended = [pod for pod in self._terminating() if ends(pod, self._termination) <= self.passed]
+            for pod in ended:
+                self.cluster.delete("Pod", pod["metadata"]["name"], grace_period_seconds=0)
+            if not ended and not unassigned:
                 return
+
+    def _terminating(self):
+        return [pod for pod in self.cluster.pods(terminating=True) if "deletionTimestamp" in pod["metadata"]]
 
     @property
     def passed(self):
@@ -165,6 +174,7 @@ class Embedded:
         """Go on to each time at which something happens, until then."""
         while True:
             starts = [created(pod) + STARTUP for pod in self.cluster.pods() if is_pending(pod)]
+            starts += [ends(pod, self._termination) for pod in self._terminating()]
             due = self.cluster.loop.next_due()
             at = min([until, *starts, *([] if due is None else [due - START])])
             self.cluster.now = max(self.cluster.now, START + at)
@@ -184,14 +194,21 @@ def created(pod):
     return parse_timestamp(pod["metadata"]["creationTimestamp"]) - START
 
 
+def ends(pod, termination):
+    """When a pod that is being deleted is gone; the API server has added its grace period."""
+    metadata = pod["metadata"]
+    marked = parse_timestamp(metadata["deletionTimestamp"]) - metadata["deletionGracePeriodSeconds"]
+    return marked + termination - START
+
+
 def is_pending(pod):
     return pod["status"]["phase"] == "Pending"
 
 
-def agree(workloads, changes=(), *, nodes=1, models=None):
-    """Assert that both have the same pods at each moment."""
-    simulated = Simulated(workloads, changes, nodes=nodes, models=models)
-    embedded = Embedded(workloads, nodes=nodes)
+def agree(workloads, changes=(), *, nodes=1, termination=0, models=None):
+    """Assert that both have the same pods at each moment; `termination`: seconds until a deleted pod is gone."""
+    simulated = Simulated(workloads, changes, nodes=nodes, termination=termination, models=models)
+    embedded = Embedded(workloads, nodes=nodes, termination=termination)
     compare(simulated, embedded, 0, "at the start")
     for place, change in enumerate([*changes, None], start=1):
         until = place * BETWEEN if change else (place - 1) * BETWEEN + QUIET - 100

@@ -262,3 +262,11 @@ def test_the_time_of_a_drivers_taint_is_set():
     old = created(of_slice)
     devices = [{"name": "d", "taints": [{"key": "k", "effect": "NoExecute"}]}]
     assert updated(old, spec={"devices": devices})["spec"]["devices"][0]["taints"][0]["timeAdded"] == WHEN
+
+
+def test_a_stateful_set_has_no_max_unavailable():
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1, "maxUnavailable": 2}}
+    old = created(named("apps/v1", "StatefulSet", spec={"updateStrategy": strategy}))
+    assert old["spec"]["updateStrategy"]["rollingUpdate"] == {"partition": 1}
+    again = updated(old, spec={"updateStrategy": strategy})
+    assert again["spec"]["updateStrategy"]["rollingUpdate"] == {"partition": 1}

@@ -40,7 +40,7 @@ from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.running_pods import NODE_FAILED, Kubelets
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import WorkloadController
+from stowplan_lab.simulation.workloads.owners import Replicated
 from stowplan_lab.simulation.workloads.templates import Rollout
 
 RECLAIMED = "stowplan.dev/reclaimed"
@@ -61,7 +61,7 @@ class Faults:
     def begin(
         self,
         scenario: Scenario,
-        controllers: Mapping[str, Sequence[WorkloadController]],
+        controllers: Mapping[str, Sequence[Replicated]],
         rollouts: Mapping[int, Rollout],
     ) -> None:
         """`rollouts`: by the number of their event."""

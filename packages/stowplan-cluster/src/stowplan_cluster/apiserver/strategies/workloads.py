@@ -1,4 +1,4 @@
-"""Jobs: the generated selector. DaemonSets: the template generation.
+"""Jobs: the generated selector. DaemonSets: the template generation. StatefulSets: a field that is not enabled.
 
 Upstream: pkg/registry/batch/job/strategy.go (generateSelector), pkg/registry/apps/daemonset/strategy.go.
 """
@@ -47,3 +47,17 @@ def update_daemon_set(daemon_set: JsonObject, old: JsonObject, subresource: str)
     annotations = metadata_of(daemon_set).get("annotations") or {}
     annotations[TEMPLATE_GENERATION] = str(int(count) + changed)
     metadata_of(daemon_set)["annotations"] = annotations
+
+
+# StatefulSets: maxUnavailable is dropped, as its feature gate is off by default.
+#
+# Upstream: pkg/registry/apps/statefulset/strategy.go.
+
+
+def prepare_stateful_set(stateful_set: JsonObject, now: float) -> None:
+    rolling = ((stateful_set.get("spec") or {}).get("updateStrategy") or {}).get("rollingUpdate") or {}
+    rolling.pop("maxUnavailable", None)
+
+
+def update_stateful_set(stateful_set: JsonObject, old: JsonObject, subresource: str) -> None:
+    prepare_stateful_set(stateful_set, 0.0)

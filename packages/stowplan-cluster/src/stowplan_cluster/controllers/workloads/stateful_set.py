@@ -1,10 +1,6 @@
-"""StatefulSets: pods with stable names, created and deleted in order.
+"""StatefulSets: pods with stable names, created and deleted in order (`reconcile.stateful_sets`).
 
-OrderedReady creates one pod at a time, lowest ordinal first, each after all lower ones are available; scaling down and
-updates start at the highest ordinal. Parallel does not wait. An update deletes pods of other revisions and recreates
-them; with a partition, ordinals below it stay at, and are recreated at, the current revision.
-
-Left out: rollingUpdate.maxUnavailable, whose feature gate is off by default upstream.
+rollingUpdate.maxUnavailable has no effect: its feature gate is off by default upstream, so that it is not stored.
 
 Upstream: pkg/controller/statefulset.
 """
@@ -12,7 +8,7 @@ Upstream: pkg/controller/statefulset.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError, conflict
@@ -25,6 +21,14 @@ from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_re
 from stowplan_cluster.controllers.workloads.pod_templates import pod_from_template, subject_of
 from stowplan_cluster.controllers.workloads.revisions import HASH, REVISION_HASH, Revision, RevisionHistory
 from stowplan_cluster.reconcile.pods import PENDING, PODS, Pod, decode_pod, next_availability
+from stowplan_cluster.reconcile.stateful_sets import (
+    Moves,
+    Seen,
+    has_current_revision,
+    is_complete,
+    next_moves,
+    ordinals,
+)
 from stowplan_cluster.reconcile.views import STATEFUL_SETS, Key, StatefulSet
 
 # Pods of a StatefulSet and their claims: ordinals, identity and storage.
@@ -51,11 +55,6 @@ def ordinal_of(stateful_set: StatefulSet, pod_name: str) -> int:
     if match is None or match["parent"] != stateful_set.metadata.name:
         return -1
     return int(match["ordinal"])
-
-
-def in_range(stateful_set: StatefulSet, ordinal: int) -> bool:
-    start = stateful_set.spec.ordinals.start
-    return start <= ordinal < start + stateful_set.spec.replicas
 
 
 class StatefulPods:
@@ -203,7 +202,7 @@ def _claims(stateful_set: StatefulSet, ordinal: int) -> Iterator[JsonObject]:
 def _claim_owner(stateful_set: StatefulSet, pod: Pod) -> JsonObject | None:
     """The owner with which a claim of the pod is deleted; None to keep it."""
     policy = stateful_set.spec.persistent_volume_claim_retention_policy
-    scaled_down = not in_range(stateful_set, ordinal_of(stateful_set, pod.name))
+    scaled_down = ordinal_of(stateful_set, pod.name) not in ordinals(stateful_set)
     if policy.when_scaled == DELETE and scaled_down:
         return {
             "apiVersion": "v1",
@@ -254,133 +253,68 @@ class StatefulSetController:
             stateful_set, stateful_set.spec.template, known, collisions=stateful_set.status.get("collisionCount", 0)
         )
         current = next((one for one in known if one.name == stateful_set.status.get("currentRevision")), update)
-        moves = _Pass(self._control, stateful_set, pods, current, update, self._client.now)
+        mine = {ordinal_of(stateful_set, pod.name): pod for pod in pods}
+        seen: dict[int, Seen | None] = dict.fromkeys(ordinals(stateful_set))
+        seen |= {ordinal: self._seen(stateful_set, pod, update) for ordinal, pod in mine.items()}
         status = _status(stateful_set, pods, current, update, collisions, self._client.now)
+        if is_complete(stateful_set, seen):
+            status |= {"currentRevision": update.name, "currentReplicas": status["updatedReplicas"]}
+        waits_for_claim = False
         try:
             if not stateful_set.deleting:
-                moves.advance()
+                moves = next_moves(stateful_set, seen)
+                self._look_after(stateful_set, mine, moves)
+                waits_for_claim = self._carry_out(stateful_set, mine, moves, current, update)
         finally:
             # Update the status even if creates or deletes failed.
-            self._client.update_status(stored, status)
+            kept = {name: value for name, value in status.items() if value or name in _KEPT}
+            self._client.update_status(stored, kept)
         in_use = {current.name, update.name, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
         limit = stateful_set.spec.revision_history_limit
         self._history.truncate(known, live=lambda one: one.name in in_use, limit=limit)
-        if moves.waits_for_claim:
+        if waits_for_claim:
             return CLAIM_RECHECK_SECONDS
         return next_availability(pods, stateful_set.spec.min_ready_seconds, self._client.now)
 
+    def _seen(self, stateful_set: StatefulSet, pod: Pod, update: Revision) -> Seen:
+        available = pod.available(stateful_set.spec.min_ready_seconds, self._client.now)
+        return Seen(
+            outdated=pod.labels.get(REVISION_HASH) != update.name,
+            ready=pod.ready,
+            available=available and not pod.terminating,
+            finished=pod.finished,
+            terminating=pod.terminating,
+        )
 
-class _Pass:
-    """One reconcile of a StatefulSet."""
+    def _look_after(self, stateful_set: StatefulSet, pods: Mapping[int, Pod], moves: Moves) -> None:
+        """Identity and storage of the pods, up to the one that others wait for."""
+        kept, control = ordinals(stateful_set), self._control
+        for ordinal in sorted(pods):
+            pod = pods[ordinal]
+            if ordinal not in kept and moves.stops_at is None:
+                control.keep_claim_owners(stateful_set, pod)
+            if ordinal not in kept or pod.finished or pod.terminating or moves.is_beyond(ordinal):
+                continue
+            if pod.phase == PENDING:
+                control.create_claims(stateful_set, ordinal)
+            if ordinal != moves.stops_at:
+                control.keep_identity(stateful_set, pod)
+                control.keep_claim_owners(stateful_set, pod)
 
-    def __init__(
-        self,
-        control: StatefulPods,
-        stateful_set: StatefulSet,
-        pods: Sequence[Pod],
-        current: Revision,
-        update: Revision,
-        now: float,
-    ) -> None:
-        self._control = control
-        self._set = stateful_set
-        self._current = current
-        self._update = update
-        self._now = now
-        self._ordered = stateful_set.spec.pod_management_policy != "Parallel"
-        self._moves = 0
-        self.waits_for_claim = False
-        by_ordinal = {ordinal_of(stateful_set, pod.name): pod for pod in pods}
-        start = stateful_set.spec.ordinals.start
-        self._ordinals = range(start, start + stateful_set.spec.replicas)
-        self._replicas = {ordinal: by_ordinal.get(ordinal) for ordinal in self._ordinals}
-        #: Highest ordinal first.
-        self._condemned = [
-            pod for ordinal, pod in sorted(by_ordinal.items(), reverse=True) if not in_range(stateful_set, ordinal)
-        ]
-
-    def advance(self) -> None:
-        for ordinal in self._ordinals:
-            if not self._keep(ordinal) and self._ordered:
-                return
-        for pod in self._condemned:
-            self._control.keep_claim_owners(self._set, pod)
-        for pod in self._condemned:
-            if not self._condemn(pod) and self._ordered:
-                return
-        if self._set.spec.update_strategy.type == "RollingUpdate":
-            self._roll()
-
-    def _keep(self, ordinal: int) -> bool:
-        """Reconcile one replica; return whether higher ordinals may proceed."""
-        pod = self._replicas[ordinal]
-        if pod is None:
-            return self._create(ordinal)
-        if pod.finished:
-            if not pod.terminating:
-                self._delete(pod)
-            return False
-        if pod.phase == PENDING and not pod.terminating:
-            self._control.create_claims(self._set, ordinal)
-        if self._ordered and (pod.terminating or not self._available(pod)):
-            return False
-        if not pod.terminating:
-            self._control.keep_identity(self._set, pod)
-            self._control.keep_claim_owners(self._set, pod)
-        return True
-
-    def _create(self, ordinal: int) -> bool:
-        if self._moves >= BURST:
-            return False
-        if self._control.claims_wait_for_collection(self._set, ordinal):
-            self.waits_for_claim = True
-            return False
-        self._moves += 1
-        self._control.create(self._set, ordinal, self._revision_for(ordinal))
-        return not self._ordered
-
-    def _revision_for(self, ordinal: int) -> Revision:
-        strategy = self._set.spec.update_strategy
-        first_updated = self._set.spec.ordinals.start + strategy.rolling_update.partition
-        return self._current if strategy.type == "RollingUpdate" and ordinal < first_updated else self._update
-
-    def _condemn(self, pod: Pod) -> bool:
-        if pod.terminating:
-            return False
-        # Unlike upstream, do not wait for finished pods, which never become available: two would block for ever.
-        waits = self._ordered and not pod.finished and not self._available(pod)
-        if waits and pod is not self._first_unavailable():
-            return False
-        self._delete(pod)
-        return False
-
-    def _delete(self, pod: Pod) -> None:
-        if self._moves < BURST:
-            self._moves += 1
-            self._control.delete(self._set, pod)
-
-    def _first_unavailable(self) -> Pod | None:
-        """The lowest unavailable pod; None if that pod does not exist yet, or if there is none."""
-        for pod in [*self._replicas.values(), *reversed(self._condemned)]:
-            if pod is None or pod.terminating or not self._available(pod):
-                return pod
-        return None
-
-    def _roll(self) -> None:
-        """Delete the highest pod of another revision, if all above it are available."""
-        partition = self._set.spec.update_strategy.rolling_update.partition
-        for ordinal in reversed(self._ordinals[partition:]):
-            pod = self._replicas[ordinal]
-            if pod is None:
-                return
-            if pod.labels.get(REVISION_HASH) != self._update.name and not pod.terminating:
-                self._control.delete(self._set, pod)
-                return
-            if pod.terminating or not self._available(pod):
-                return
-
-    def _available(self, pod: Pod) -> bool:
-        return pod.available(self._set.spec.min_ready_seconds, self._now)
+    def _carry_out(
+        self, stateful_set: StatefulSet, pods: Mapping[int, Pod], moves: Moves, current: Revision, update: Revision
+    ) -> bool:
+        """Returns whether a pod waits for claims of an earlier one to be deleted."""
+        waits = False
+        for ordinal in moves.create[:BURST]:
+            if self._control.claims_wait_for_collection(stateful_set, ordinal):
+                waits = True
+                continue
+            revision = current if has_current_revision(stateful_set, ordinal) else update
+            self._control.create(stateful_set, ordinal, revision)
+        for ordinal in (*moves.delete, *moves.update)[:BURST]:
+            self._control.delete(stateful_set, pods[ordinal])
+        return waits
 
 
 def _status(
@@ -388,7 +322,7 @@ def _status(
 ) -> JsonObject:
     spec = stateful_set.spec
     revisions = [pod.labels.get(REVISION_HASH) for pod in pods if not pod.terminating]
-    status: JsonObject = {
+    return {
         "observedGeneration": stateful_set.metadata.generation,
         "replicas": len(pods),
         "readyReplicas": sum(1 for pod in pods if pod.ready),
@@ -399,7 +333,3 @@ def _status(
         "updateRevision": update.name,
         "collisionCount": collisions,
     }
-    done = all(status[count] == spec.replicas for count in ("replicas", "readyReplicas", "updatedReplicas"))
-    if done and spec.update_strategy.type == "RollingUpdate":
-        status |= {"currentRevision": update.name, "currentReplicas": status["updatedReplicas"]}
-    return {name: value for name, value in status.items() if value or name in _KEPT}

@@ -51,7 +51,7 @@ class Kubelets:
             startup = self._startup.draw(self._chance)
         now = self._context.time.now
         entry.starts = starts = now + startup
-        if entry.origin.on_start is not None or self.observers:
+        if entry.origin.on_change is not None or self.observers:
             self._context.later(startup, partial(self._start, entry, starts))
         lifetime = entry.origin.lifetime
         if lifetime is None:
@@ -60,13 +60,12 @@ class Kubelets:
         self._context.time.at(now + (startup + lifetime), Call(partial(self._end, entry, ends)))
 
     def _start(self, entry: Entry, starts: float) -> None:
-        if entry.starts != starts:
-            return
-        if entry.origin.on_start is not None:
-            entry.origin.on_start()
-        self._notify(entry)
+        if entry.starts == starts:
+            self._notify(entry)
 
     def _notify(self, entry: Entry) -> None:
+        if entry.origin.on_change is not None:
+            entry.origin.on_change(entry)
         for observer in self.observers:
             observer(entry)
 

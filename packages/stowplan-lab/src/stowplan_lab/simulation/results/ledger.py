@@ -59,8 +59,11 @@ class Origin(PlainStruct, eq=False, kw_only=True):
     #: Run time in seconds; None: forever.
     lifetime: float | None = None
     owner: Owner | None = None
-    #: Called whenever the pod has started.
-    on_start: Callable[[], object] | None = None
+    #: Called whenever the pod has started, or stopped with its node, and when it is gone.
+    on_change: Callable[[Entry], object] | None = None
+
+    def without_owner(self) -> Origin:
+        return Origin(workload=self.workload, lifetime=self.lifetime, on_change=self.on_change)
 
 
 _UNKNOWN = Origin()
@@ -229,13 +232,15 @@ class Ledger:
             entry.origin.owner.finished(entry)
         else:
             self._notify_owner(entry)
+        if entry.origin.on_change is not None:
+            entry.origin.on_change(entry)
         self._close(entry, now, entry.why)
 
     def _notify_owner(self, entry: Entry) -> None:
         """Notify the owner once, although a pod is first marked and deleted later."""
         owner = entry.origin.owner
         if owner is not None:
-            entry.origin = Origin(workload=entry.origin.workload, lifetime=entry.origin.lifetime)
+            entry.origin = entry.origin.without_owner()
             owner.lost(entry)
 
     def _close(self, entry: Entry, ended: float | None, how: str) -> None:

@@ -92,11 +92,11 @@ class DaemonSetController:
         self._made += 1
         name = f"{self._pod.metadata.name}-{self._made}"
         pod = tied_to(named_pod(self._pod, self._template.workload, name, owner=self._owner), node)
-        on_start = None if self._template.update is None else self._begun
-        self._context.arrive(pod, Origin(workload=self._template.workload, owner=self, on_start=on_start))
+        on_change = None if self._template.update is None else self._changed
+        self._context.arrive(pod, Origin(workload=self._template.workload, owner=self, on_change=on_change))
         return pod.metadata.uid
 
-    def _begun(self) -> None:
+    def _changed(self, entry: Entry) -> None:
         self._context.later(self._context.models.controller_delay + self._template.min_ready, self._advance)
 
     def finished(self, entry: Entry) -> None:

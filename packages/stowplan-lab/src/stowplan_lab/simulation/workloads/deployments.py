@@ -21,9 +21,6 @@ from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.revisions import HASH, Revisions
 
-#: Seconds between checks whether old pods are gone.
-_AGAIN = 1.0
-
 
 class DeploymentController(WorkloadController):
     """A Deployment that is rolled out at some time."""
@@ -35,7 +32,7 @@ class DeploymentController(WorkloadController):
         self._sets: dict[int, ReplicaSet] = {}
         #: UID -> revision of pods that were deleted, and may still run.
         self._leaving: dict[str, int] = {}
-        self._on_start = self._begun
+        self._on_change = self._changed
 
     def begin(self) -> None:
         self._reconcile()
@@ -50,8 +47,19 @@ class DeploymentController(WorkloadController):
         self._leaving[entry.pod.metadata.uid] = self._revisions.of(entry)
         super().lost(entry)
 
+    def _changed(self, entry: Entry) -> None:
+        """One of its pods has started, and will become available, or is gone."""
+        delay = self._context.models.controller_delay
+        if entry.starts <= self._context.now and not entry.why:
+            self._context.later(delay + self._template.min_ready, self._reconcile)
+        elif entry.pod.metadata.uid in self._leaving and self._context.ledger.of(entry.pod.metadata.uid) is None:
+            del self._leaving[entry.pod.metadata.uid]
+            if self._template.update is not None and self._template.update.type == RECREATE:
+                self._context.later(delay, self._reconcile)
+
     def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
-        self._leaving[self._active[name]] = self._revision_of(name)
+        if self._context.ledger.of(self._active[name]) is not None:
+            self._leaving[self._active[name]] = self._revision_of(name)
         super()._remove(name, why)
 
     def _replace(self) -> None:
@@ -68,7 +76,6 @@ class DeploymentController(WorkloadController):
         names: dict[int, list[str]] = defaultdict(list)
         for name in self._active:
             names[self._revision_of(name)].append(name)
-        self._leaving = {uid: of for uid, of in self._leaving.items() if self._context.ledger.of(uid) is not None}
         step = self._next_step(deployment, names)
         created = step.create is not None
         if step.create is not None:
@@ -83,8 +90,6 @@ class DeploymentController(WorkloadController):
             self._keep(revision, names[revision], UPDATED if is_old else SCALED_DOWN)
         if created or step.sizes:
             self._context.later(self._context.models.controller_delay, self._reconcile)
-        elif self._template.update.type == RECREATE and self._old_pods_run(names):
-            self._context.later(_AGAIN, self._reconcile)
 
     def _next_step(self, deployment: Deployment, names: Mapping[int, Sequence[str]]) -> Step:
         sets = self._sets

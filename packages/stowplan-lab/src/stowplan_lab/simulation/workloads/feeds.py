@@ -19,7 +19,7 @@ from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import trace_of
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
 from stowplan_lab.simulation.workloads.jobs import JobController
-from stowplan_lab.simulation.workloads.owners import Template, WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.owners import Replicated, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.traces.trace import TraceError
 
@@ -35,7 +35,7 @@ def feed_of(
     folder: Path,
     duration: float | None,
     template: Template | None = None,
-    controllers: list[WorkloadController] | None = None,
+    controllers: list[Replicated] | None = None,
 ) -> Iterator[tuple[float, Request | Call]]:
     """The arrivals, in order; `controllers` gets the controllers that start."""
     if template is None or controllers is None:
@@ -64,7 +64,7 @@ def _controllers(
     spec: WorkloadSpec,
     template: Template,
     duration: float | None,
-    controllers: list[WorkloadController],
+    controllers: list[Replicated],
 ) -> Iterator[tuple[float, Call]]:
     times, number = context.chance(f"times of {spec.name}"), 0
     several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
@@ -76,7 +76,7 @@ def _controllers(
             yield context.start + at, Call(partial(_begin, controller, controllers if template.kind != "Job" else None))
 
 
-def _controller_class(template: Template) -> type[WorkloadController]:
+def _controller_class(template: Template) -> type[WorkloadController | StatefulSetController]:
     if template.kind == "StatefulSet":
         return StatefulSetController
     if template.kind == "Job":
@@ -84,7 +84,7 @@ def _controller_class(template: Template) -> type[WorkloadController]:
     return DeploymentController if template.kind == "Deployment" and template.update is not None else WorkloadController
 
 
-def _begin(controller: WorkloadController, controllers: list[WorkloadController] | None) -> None:
+def _begin(controller: Replicated, controllers: list[Replicated] | None) -> None:
     if controllers is not None:
         controllers.append(controller)
     controller.begin()

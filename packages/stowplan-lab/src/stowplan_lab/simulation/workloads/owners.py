@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -41,6 +42,8 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     completions: int = 1
     #: For a StatefulSet: whether a pod waits for the one before it (OrderedReady).
     ordered: bool = False
+    #: The same: ordinals.start.
+    first_ordinal: int = 0
     #: minReadySeconds.
     min_ready: float = 0.0
     #: How its pods are updated to another template; None: never.
@@ -66,8 +69,18 @@ def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference 
     return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
 
 
+class Replicated(Protocol):
+    """The controller of a workload with replicas."""
+
+    replicas: int
+
+    def begin(self) -> None: ...
+
+    def scale(self, replicas: int) -> None: ...
+
+
 class WorkloadController:
-    """One Deployment, ReplicaSet or StatefulSet: it creates pods until there are enough."""
+    """One Deployment or ReplicaSet: it creates pods until there are enough."""
 
     api_version = "apps/v1"
 
@@ -80,8 +93,8 @@ class WorkloadController:
         self._made = 0
         #: Name -> UID.
         self._active: dict[str, str] = {}
-        #: Called whenever one of its pods has started.
-        self._on_start: Callable[[], object] | None = None
+        #: See `Origin`.
+        self._on_change: Callable[[Entry], object] | None = None
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
         self._owner = OwnerReference(api_version=self.api_version, kind=kind, name=name, uid=name, controller=True)
 
@@ -96,10 +109,6 @@ class WorkloadController:
     def scale(self, replicas: int) -> None:
         self.replicas = replicas
         self._reconcile()
-
-    def _begun(self) -> None:
-        """One of its pods has started, and will become available."""
-        self._context.later(self._context.models.controller_delay + self._template.min_ready, self._reconcile)
 
     def _is_available(self, name: str) -> bool:
         return self._context.is_available(self._active.get(name, ""), self._template.min_ready)
@@ -119,7 +128,7 @@ class WorkloadController:
     def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
         entry = self._context.ledger.of(self._active.pop(name))
         if entry is not None:
-            entry.origin = Origin(workload=self._template.workload)
+            entry.origin = entry.origin.without_owner()
             self._context.delete(entry, why)
 
     def _make(self) -> None:
@@ -135,7 +144,7 @@ class WorkloadController:
             workload=template.workload,
             lifetime=template.draw_lifetime(self._chance),
             owner=self,
-            on_start=self._on_start,
+            on_change=self._on_change,
         )
         self._context.arrive(pod, origin)
 

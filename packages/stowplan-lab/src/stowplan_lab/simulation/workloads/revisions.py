@@ -32,12 +32,14 @@ class _Kind(PlainStruct, frozen=True):
     field: str
     types: tuple[str, ...]
     surge: int | str
-    unavailable: int | str
+    #: None: as without the field.
+    unavailable: int | str | None
 
 
 _KINDS = {
     "Deployment": _Kind("strategy", (ROLLING, RECREATE), "25%", "25%"),
-    "StatefulSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1),
+    # Its maxUnavailable needs a feature gate, so that it is not in use unless it is set.
+    "StatefulSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, None),
     "DaemonSet": _Kind("updateStrategy", (ROLLING, ON_DELETE), 0, 1),
 }
 #: Kinds with an update strategy.
@@ -56,8 +58,10 @@ def update_strategy(kind: str, spec: Mapping[str, Any], where: str) -> UpdateStr
     where = f"{where}.rollingUpdate"
     rolling = _mapping(given.get("rollingUpdate"), where)
     surge = _amount(rolling.get("maxSurge", about.surge), f"{where}.maxSurge")
-    unavailable = _amount(rolling.get("maxUnavailable", about.unavailable), f"{where}.maxUnavailable")
-    if not any(share(one, 100, round_up=True) for one in (surge, unavailable)):
+    unavailable: Any = rolling.get("maxUnavailable", about.unavailable)
+    if unavailable is not None:
+        unavailable = _amount(unavailable, f"{where}.maxUnavailable")
+    if unavailable is not None and not any(share(one, 100, round_up=True) for one in (surge, unavailable)):
         raise ScenarioError(f"{where}: maxSurge and maxUnavailable are both 0: no pod could ever be replaced")
     if kind == "StatefulSet" and surge:
         raise ScenarioError(f"{where}.maxSurge: a StatefulSet has none")

@@ -1,151 +1,178 @@
-"""Model the StatefulSet controller: pods with stable names, each with persistent claims of its own.
+"""A StatefulSet in virtual time: which pods it creates and deletes is decided by `reconcile.stateful_sets`.
 
-Pods are named name-0, name-1 and so on; a lost one is recreated under its name once the old one is gone, with the same
-claims. Scaling down removes the highest ordinals and keeps their claims.
-
-With `podManagementPolicy: OrderedReady`, the default, there is one step at a time: a pod is created when all those
-before it have been running for `minReadySeconds`; one is deleted when all others are running and the one after it is
-gone. With Parallel there are no such waits. A pod counts as running from its start until it is deleted or its node
-fails.
-
-A rollout replaces pods from the highest ordinal down to `partition`, each when the one before it is available again
-(`maxUnavailable`: several at a time). Those below the partition keep the previous template, even if they are recreated.
-As on a cluster, an ordered set whose new pods do not start is stuck, and a rollback does not fix it.
-
-Upstream: pkg/controller/statefulset.
+A lost pod is recreated under its name once the old one is gone, with the same claims, which are kept when the set is
+scaled down. A pod is ready from its start until its node fails. As on a cluster, an ordered set whose new pods do not
+start is stuck, and a rollback does not fix it.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from random import Random
 
 from msgspec.structs import replace
 
+from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.meta import ApiStruct, OwnerReference
 from stowplan.kube.api.pod import PodSpec
-from stowplan.kube.api.types import PersistentVolumeClaim, Pod
+from stowplan.kube.api.types import PersistentVolumeClaim
 from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
-from stowplan.kube.api.whole_numbers import share
+from stowplan_cluster.reconcile.stateful_sets import Seen, has_current_revision, is_complete, next_moves, ordinals
+from stowplan_cluster.reconcile.views import Ordinals, StatefulSet, StatefulSetSpec, UpdateStrategy
+from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import UPDATED, Template, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
+from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, named_pod
+from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
 
 _POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
-#: Seconds between checks whether an old pod is gone.
-_AGAIN = 1.0
 
 
-class StatefulSetController(WorkloadController):
+class StatefulSetController:
     def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
-        super().__init__(context, template, name, chance)
-        #: Name -> number of its pods so far.
-        self._times: Counter[str] = Counter()
-        #: Name -> its spec, with its claims.
-        self._specs: dict[str, PodSpec] = {}
-        self._will_look = False
+        self._context = context
+        self._name = name
+        self._chance = chance
+        self._owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True)
         self._revisions = Revisions(template, REVISION)
         #: The revision of pods below the partition.
-        self._before = 0
-        #: UID of the pod that was deleted last.
-        self._removed = ""
-        if template.ordered or template.update is not None:
-            self._on_start = self._begun
+        self._current = self._revisions.current
+        #: Ordinal -> UID of the existing pod.
+        self._pods: dict[int, str] = {}
+        #: Ordinals whose pods are to be looked at: all others have an available one of the newest revision.
+        self._exceptions: set[int] = set()
+        #: Ordinal -> number of its pods so far.
+        self._times: Counter[int] = Counter()
+        #: Name -> its spec, with its claims.
+        self._specs: dict[str, PodSpec] = {}
+        #: Times of the next reconciles.
+        self._due: set[float] = set()
+        self.replicas = template.replicas
+        self._turn_to(template)
+
+    def begin(self) -> None:
+        if self._template.companion is not None:
+            self._put(self._template.companion(self._name))
+        self._reconcile()
+
+    def scale(self, replicas: int) -> None:
+        self.replicas = replicas
+        self._turn_to(self._template)
+        self._reconcile()
 
     def roll_out(self, template: Template | None) -> None:
-        if all(self._revision_of(name) == self._revisions.current for name in self._active):
-            self._before = self._revisions.current
         revisions = self._revisions
-        self._template = revisions.turn_to(template) if template else revisions.restart(self._context.now)
+        self._turn_to(revisions.turn_to(template) if template else revisions.restart(self._context.now))
         self._specs.clear()
         self._reconcile()
 
-    def _reconcile(self) -> None:
-        ordered = self._template.ordered
-        for index in range(self.replicas):
-            name = f"{self._name}-{index}"
-            if name not in self._active:
-                if not self._may_make(name):
-                    continue
-                self._make_named(name, index)
-            if ordered and not self._is_available(name):
+    def _turn_to(self, template: Template) -> None:
+        self._template = template
+        self._set = StatefulSet(
+            spec=StatefulSetSpec(
+                replicas=self.replicas,
+                ordinals=Ordinals(start=template.first_ordinal),
+                pod_management_policy="OrderedReady" if template.ordered else "Parallel",
+                update_strategy=template.update or UpdateStrategy(),
+            )
+        )
+        self._exceptions.update(ordinals(self._set), self._pods)
+
+    def _put(self, obj: ApiStruct) -> None:
+        self._context.put(obj, f"workload {self._template.workload}: ")
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def lost(self, entry: Entry) -> None:
+        """It is about to be deleted."""
+        self._exceptions.add(_ordinal(entry))
+        self._look_later()
+
+    def finished(self, entry: Entry) -> None:
+        """It is gone as well."""
+
+    def _changed(self, entry: Entry) -> None:
+        """The pod has started or stopped, or is gone."""
+        ordinal, context, uid = _ordinal(entry), self._context, entry.pod.metadata.uid
+        if self._pods.get(ordinal) != uid:
+            # It would have started now.
+            return
+        if context.ledger.of(uid) is None:
+            del self._pods[ordinal]
+            if not context.models.controllers:
+                # Nothing is replaced, and nothing waits for it.
+                self._exceptions.discard(ordinal)
                 return
-        surplus = sorted((name for name in self._active if _index(name) >= self.replicas), key=_index)
-        if not ordered:
-            for name in reversed(surplus):
-                self._remove(name)
-        elif surplus:
-            self._remove_last(surplus)
-        if not surplus:
-            self._advance()
+        self._exceptions.add(ordinal)
+        self._look_later()
+        if self._template.min_ready and entry.starts <= context.now:
+            self._look_later(self._template.min_ready)
 
-    def _may_make(self, name: str) -> bool:
-        return self._context.models.controllers or not self._times[name]
+    def _look_later(self, seconds: float = 0.0) -> None:
+        at = self._context.now + self._context.models.controller_delay + seconds
+        if at not in self._due:
+            self._due.add(at)
+            self._context.time.at(at, Call(partial(self._look, at)))
 
-    def _remove_last(self, surplus: list[str]) -> None:
-        """Delete the last surplus pod; the next one follows once it is gone."""
-        last, failing = surplus[-1], next((name for name in surplus if not self._is_available(name)), None)
-        if self._context.ledger.of(self._removed) is not None:
-            self._look_again()
-        elif self._is_available(last) or last == failing:
-            self._removed = self._active[last]
-            self._remove(last)
-            self._look_again()
+    def _look(self, at: float) -> None:
+        self._due.discard(at)
+        self._reconcile()
 
-    def _replace(self) -> None:
-        # Other pods may have waited for this one to go.
-        self._context.later(self._context.models.controller_delay, self._reconcile)
+    def _reconcile(self) -> None:
+        kept = ordinals(self._set)
+        seen = {ordinal: self._seen(ordinal) for ordinal in self._exceptions}
+        for ordinal, pod in list(seen.items()):
+            if (pod is None) if ordinal not in kept else (pod is not None and pod.available and not pod.outdated):
+                del seen[ordinal]
+        self._exceptions = set(seen)
+        if is_complete(self._set, seen):
+            self._current = self._revisions.current
+        moves = next_moves(self._set, seen)
+        for ordinal in moves.create:
+            self._create(ordinal)
+        for ordinal in moves.delete:
+            self._delete(ordinal, SCALED_DOWN)
+        for ordinal in moves.update:
+            self._delete(ordinal, UPDATED)
 
-    # -- rollouts -----------------------------------------------------------------------------------------------------
-
-    def _revision_of(self, name: str) -> int:
-        return self._revisions.of(self._context.ledger.of(self._active[name]))
-
-    def _revision_at(self, index: int) -> int:
-        """The revision that a pod with this ordinal should have."""
-        update = self._template.update
-        return (
-            self._before if update is not None and index < update.rolling_update.partition else self._revisions.current
+    def _seen(self, ordinal: int) -> Seen | None:
+        uid = self._pods.get(ordinal)
+        if uid is None:
+            return None
+        entry, now = self._context.ledger.of(uid), self._context.now
+        if entry is None:
+            # The API server has rejected it.
+            return Seen()
+        return Seen(
+            outdated=self._revisions.of(entry) != self._revisions.current,
+            ready=entry.starts <= now,
+            available=self._context.is_available(uid, self._template.min_ready),
+            terminating=bool(entry.why),
         )
 
-    def _advance(self) -> None:
-        """Replace outdated pods, starting with the highest ordinal."""
-        update = self._template.update
-        if update is None or update.type == ON_DELETE:
-            return
-        rolling = update.rolling_update
-        names = [f"{self._name}-{index}" for index in range(self.replicas)]
-        most = share(rolling.max_unavailable, self.replicas, round_up=False)
-        # Parity: a percentage that rounds to zero counts as one.
-        allowed = max(1, most) - sum(not self._is_available(name) for name in names)
-        for index in reversed(range(rolling.partition, self.replicas)):
-            name = names[index]
-            if allowed > 0 and name in self._active and self._revision_of(name) != self._revision_at(index):
-                allowed -= 1
-                self._remove(name, UPDATED)
-                self._look_again()
+    def _delete(self, ordinal: int, why: str) -> None:
+        entry = self._context.ledger.of(self._pods[ordinal])
+        if entry is not None:
+            self._context.delete(entry, why)
 
-    # -- pods and claims ----------------------------------------------------------------------------------------------
+    def _create(self, ordinal: int) -> None:
+        template, name = self._template, f"{self._name}-{ordinal}"
+        at_current = has_current_revision(self._set, ordinal)
+        made_of = self._revisions.pod(self._current if at_current else self._revisions.current)
+        pod = named_pod(made_of, template.workload, name, owner=self._owner, again=self._times[ordinal])
+        self._times[ordinal] += 1
+        labels = {**pod.metadata.labels, _POD_NAME: name, _INDEX: str(ordinal)}
+        pod = replace(pod, metadata=replace(pod.metadata, labels=labels), spec=self._spec_of(name, made_of.spec))
+        self._pods[ordinal] = pod.metadata.uid
+        origin = Origin(
+            workload=template.workload,
+            lifetime=template.draw_lifetime(self._chance),
+            owner=self,
+            on_change=self._changed,
+        )
+        self._context.arrive(pod, origin)
 
-    def _make_named(self, name: str, index: int) -> None:
-        template, metadata = self._template, self._template.pod.metadata
-        if self._context.store.find(Pod, metadata.namespace, name) is not None:
-            self._look_again()
-            return
-        made_of = self._revisions.pod(self._revision_at(index))
-        pod = named_pod(made_of, template.workload, name, owner=self._owner, again=self._times[name])
-        self._times[name] += 1
-        labels = {**pod.metadata.labels, _POD_NAME: name, _INDEX: str(index)}
-        spec = self._spec_of(name, made_of.spec)
-        self._arrive(replace(pod, metadata=replace(pod.metadata, labels=labels), spec=spec))
-
-    def _look_again(self) -> None:
-        if not self._will_look:
-            self._will_look = True
-            self._context.later(_AGAIN, self._looked)
-
-    def _looked(self) -> None:
-        self._will_look = False
-        self._reconcile()
+    # -- claims -------------------------------------------------------------------------------------------------------
 
     def _spec_of(self, name: str, spec: PodSpec) -> PodSpec:
         if self._template.claims is None:
@@ -168,5 +195,5 @@ class StatefulSetController(WorkloadController):
         return self._specs[name]
 
 
-def _index(name: str) -> int:
-    return int(name.rpartition("-")[2])
+def _ordinal(entry: Entry) -> int:
+    return int(entry.pod.metadata.name.rpartition("-")[2])

@@ -68,6 +68,7 @@ def template_of(
         replicas=replicas,
         completions=completions,
         ordered=kind == "StatefulSet" and _is_ordered(of_spec, where),
+        first_ordinal=_first_ordinal(of_spec, where) if kind == "StatefulSet" else 0,
         min_ready=_min_ready(of_spec, where) if kind in ROLLED else 0.0,
         update=update if rolls else None,
         lifetime=spec.lifetime,
@@ -129,6 +130,13 @@ def _is_ordered(spec: dict[str, Any], where: str) -> bool:
         hint = next(did_you_mean(str(policy), _POLICIES), f"want one of {', '.join(_POLICIES)}")
         raise ScenarioError(f"{where}: spec.podManagementPolicy: there is no {policy!r}; {hint}")
     return bool(policy == _POLICIES[0])
+
+
+def _first_ordinal(spec: dict[str, Any], where: str) -> int:
+    given = spec.get("ordinals") or {}
+    if not isinstance(given, dict):
+        raise ScenarioError(f"{where}: spec.ordinals: want an object, got {given!r}")
+    return _number(given.get("start", 0), f"{where}: spec.ordinals.start")
 
 
 def _min_ready(spec: dict[str, Any], where: str) -> float:

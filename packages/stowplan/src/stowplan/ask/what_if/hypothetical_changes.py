@@ -30,7 +30,7 @@ from stowplan.ask.what_if.hypothetical_pods import (
     pods_of,
     recreated,
 )
-from stowplan.ask.what_if.settling import ORDERED, put_back
+from stowplan.ask.what_if.settling import is_ordered, put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.taints import tolerates
@@ -239,7 +239,7 @@ class Scale(Change):
         """Whether the pods beyond the number are deleted one after the other, as far as earlier ones run."""
         key = f"{self.namespace}/{self.name}"
         found = cluster.state.objects.get(StatefulSet, key) if self.kind == "StatefulSet" else None
-        if found is None or found.spec.pod_management_policy != ORDERED:
+        if found is None or not is_ordered(found):
             return False
         cluster.add(replace(found, spec=replace(found.spec, replicas=self.replicas)))
         return True

@@ -30,7 +30,8 @@ from stowplan.ask.what_if.hypothetical_pods import (
     ordinal_of,
     recreated,
 )
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.meta import MAX_INT32, controller_of
+from stowplan.kube.api.stateful_pods import ORDERED_READY, first_unavailable, waits_for
 from stowplan.kube.api.types import Pod, StatefulSet
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -40,33 +41,45 @@ from stowplan.scheduler.framework.events import ASSIGNED_POD_ADD
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.preemption.victims import lower_priority_pods
 
-#: The `podManagementPolicy` of such a set.
-ORDERED = "OrderedReady"
-
 
 class FirstWaiting:
-    """The first waiting pod of each set; valid while pending pods do not change."""
+    """The waiting pods of each StatefulSet; valid while pending pods do not change."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._first: dict[tuple[str, str], int] = {}
+        self._ordinals: dict[str, set[int]] = {}
+        #: The first of each set, once asked for.
+        self._first: dict[str, int | None] = {}
         for info in cluster.state.pending.values():
             if name := set_of(info.pod):
-                key, ordinal = (info.namespace, name), ordinal_of(info.pod)
-                self._first[key] = min(ordinal, self._first.get(key, ordinal))
-
-    def of(self, stateful_set: StatefulSet) -> int | None:
-        return self._first.get((stateful_set.metadata.namespace, stateful_set.metadata.name))
+                self._ordinals.setdefault(f"{info.namespace}/{name}", set()).add(ordinal_of(info.pod))
 
     def before(self, info: PodInfo) -> str:
         """The pod that must run before this one is created; "" if there is none, or the pod's set is not known."""
         # Most questions have none, and many pods.
-        name = set_of(info.pod) if self._first else ""
-        first = self._first.get((info.namespace, name)) if name else None
-        if first is None or first >= ordinal_of(info.pod):
-            return ""
-        found = self._cluster.state.objects.get(StatefulSet, f"{info.namespace}/{name}")
-        return f"{name}-{first}" if found is not None and found.spec.pod_management_policy == ORDERED else ""
+        name = set_of(info.pod) if self._ordinals else ""
+        found = self._cluster.state.objects.get(StatefulSet, f"{info.namespace}/{name}") if name else None
+        return self.pod_before(info.pod, found) if found is not None and is_ordered(found) else ""
+
+    def pod_before(self, pod: Pod, stateful_set: StatefulSet) -> str:
+        """The same for a pod of this set, to be created, or deleted if it is beyond the replicas."""
+        name, ordinal, kept = stateful_set.metadata.name, ordinal_of(pod), ordinals(stateful_set)
+        key = f"{stateful_set.metadata.namespace}/{name}"
+        waiting = self._ordinals.get(key, set())
+        if key not in self._first:
+            self._first[key] = first_unavailable(waiting, kept)
+        first = waits_for(ordinal, self._first[key], kept, available=ordinal not in waiting)
+        return "" if first is None else f"{name}-{first}"
+
+
+def is_ordered(stateful_set: StatefulSet) -> bool:
+    return stateful_set.spec.pod_management_policy == ORDERED_READY
+
+
+def ordinals(stateful_set: StatefulSet) -> range:
+    """Those of its replicas; all, if their number is not given."""
+    start, replicas = stateful_set.spec.ordinals.start, stateful_set.spec.replicas
+    return range(start, MAX_INT32 if replicas is None else start + replicas)
 
 
 def not_created(first: str) -> str:
@@ -122,11 +135,7 @@ class NotDeletedYet(PlainStruct):
 
     @classmethod
     def among(cls, cluster: Cluster) -> NotDeletedYet:
-        ordered = [
-            one
-            for one in cluster.state.objects.all(StatefulSet)
-            if one.spec.pod_management_policy == ORDERED and one.spec.replicas is not None
-        ]
+        ordered = [one for one in cluster.state.objects.all(StatefulSet) if is_ordered(one)]
         mine = _by_set(cluster) if ordered else {}
         found = [(one, _beyond(one, mine.get((one.metadata.namespace, one.metadata.name), ()))) for one in ordered]
         return cls(cluster, [(one, keys) for one, keys in found if keys])
@@ -138,7 +147,7 @@ class NotDeletedYet(PlainStruct):
         # One that waits is only deleted if it is the first of its set, and then the last that waits.
         first, gone = FirstWaiting(self.cluster), list[Pod]()
         for stateful_set, keys in self.pods:
-            while keys and not self._waits_for(stateful_set, keys[-1], first):
+            while keys and not first.pod_before(self.cluster.pod(keys[-1]).pod, stateful_set):
                 gone.append(self.cluster.pod(keys.pop()).pod)
                 self.cluster.remove(gone[-1])
         release_claims(self.cluster, gone)
@@ -149,17 +158,10 @@ class NotDeletedYet(PlainStruct):
             return []
         first = FirstWaiting(self.cluster)
         return [
-            f"pod {keys[-1]} is not deleted before {self._waits_for(stateful_set, keys[-1], first)} runs ({ORDERED})"
+            f"pod {keys[-1]} is not deleted before {before} runs ({ORDERED_READY})"
             for stateful_set, keys in self.pods
-            if keys
+            if keys and (before := first.pod_before(self.cluster.pod(keys[-1]).pod, stateful_set))
         ]
-
-    def _waits_for(self, stateful_set: StatefulSet, key: str, waiting: FirstWaiting) -> str:
-        """The pod that must run before this one is deleted; "" if there is none."""
-        first = waiting.of(stateful_set)
-        kept_waits = first is not None and first < _end(stateful_set)
-        waits = key in self.cluster.state.pending and first != ordinal_of(self.cluster.pod(key).pod)
-        return f"{stateful_set.metadata.name}-{first}" if kept_waits or waits else ""
 
 
 def _by_set(cluster: Cluster) -> dict[tuple[str, str], list[Pod]]:
@@ -172,14 +174,9 @@ def _by_set(cluster: Cluster) -> dict[tuple[str, str], list[Pod]]:
 
 def _beyond(stateful_set: StatefulSet, pods: Iterable[Pod]) -> list[str]:
     """The keys of those beyond its replicas, by ordinal."""
-    end = _end(stateful_set)
-    found = sorted((ordinal_of(pod), pod.metadata.name) for pod in pods if ordinal_of(pod) >= end)
+    kept = ordinals(stateful_set)
+    found = sorted((ordinal_of(pod), pod.metadata.name) for pod in pods if ordinal_of(pod) not in kept)
     return [f"{stateful_set.metadata.namespace}/{name}" for _, name in found]
-
-
-def _end(stateful_set: StatefulSet) -> int:
-    """The first ordinal beyond its replicas."""
-    return stateful_set.spec.ordinals.start + (stateful_set.spec.replicas or 0)
 
 
 #: Limit for chains of preemptions.
