@@ -98,10 +98,12 @@ def _stages(options: ClusterOptions) -> Stages:
 
 def _controllers(server: ApiServer, options: ClusterOptions) -> Loop:
     from stowplan_cluster.controllers.controller_manager import set_up_controllers
+    from stowplan_cluster.reconcile.kubelet import Containers
 
+    containers = Containers(start_after=options.start_after, stop_after=options.stop_after)
     controllers, disabled = _listed(options.controllers), _listed(options.disable_admission_plugins)
     try:
-        return set_up_controllers(server, controllers=controllers, disabled_admission=disabled)
+        return set_up_controllers(server, controllers=controllers, disabled_admission=disabled, containers=containers)
     except ValueError as error:
         raise InputError(str(error)) from error
 

@@ -9,11 +9,26 @@ from typing import Any, TypeVar
 import click
 
 from stowplan.app.command_line.commands import Section
+from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.structs import PlainStruct
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
+
+
+class _Seconds(click.ParamType):
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            seconds = parse_duration(str(value)).seconds
+        except ValueError as error:
+            self.fail(f"{error}; write it as 30s or 1m30s", param, ctx)
+        if seconds < 0:
+            self.fail(f"{value!r} is negative", param, ctx)
+        return seconds
+
 
 _OPTIONS = (
     click.option(
@@ -46,6 +61,18 @@ _OPTIONS = (
         show_default=True,
         metavar="LIST",
         help="Controllers to run: '*' all, 'NAME' one, '*,-NAME' all but one, '' none.",
+    ),
+    click.option(
+        "--start-after",
+        type=_Seconds(),
+        default="0s",
+        help="How long containers take to start, for pods without an annotation. Default: 0s.",
+    ),
+    click.option(
+        "--stop-after",
+        type=_Seconds(),
+        default="0s",
+        help="How long they take to stop, at most their pod's grace period. Default: 0s.",
     ),
     click.option(
         "--disable-admission-plugins",
@@ -84,6 +111,9 @@ class ClusterOptions(PlainStruct, frozen=True, kw_only=True):
     controllers: str
     disable_admission_plugins: str
     without: str = ""
+    #: Seconds.
+    start_after: float = 0.0
+    stop_after: float = 0.0
 
 
 # The section of `stowplan --help` that lists these commands.

@@ -33,6 +33,7 @@ from stowplan_cluster.controllers.workloads.job import JobController
 from stowplan_cluster.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
 from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetController
 from stowplan_cluster.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
+from stowplan_cluster.reconcile.kubelet import AT_ONCE, Containers
 
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.api_server import ApiServer
@@ -50,13 +51,13 @@ def workload_controllers(registry: Registry) -> list[Controller]:
     ]
 
 
-def cluster_controllers(registry: Registry) -> list[Controller]:
-    """Nodes, kubelet, volumes, budgets, quotas and cleanup.
+def cluster_controllers(registry: Registry, containers: Containers = AT_ONCE) -> list[Controller]:
+    """Nodes, kubelet, volumes, budgets, quotas and cleanup. `containers`: how those of all pods behave.
 
     The node lifecycle controller needs the kubelet: without its leases, every node counts as unhealthy.
     """
     return [
-        Kubelet(registry),
+        Kubelet(registry, containers),
         NodeLifecycleController(registry),
         TaintEvictionController(registry),
         DeviceTaintEvictionController(registry),
@@ -86,10 +87,14 @@ _CONTROLLER_OF = {
 
 
 def set_up_controllers(
-    server: ApiServer, *, controllers: Sequence[str] = ("*",), disabled_admission: Collection[str] = ()
+    server: ApiServer,
+    *,
+    controllers: Sequence[str] = ("*",),
+    disabled_admission: Collection[str] = (),
+    containers: Containers = AT_ONCE,
 ) -> Loop:
     """Configure admission and return the loop of the selected controllers; raise ValueError for unknown names."""
-    known = [*workload_controllers(server.registry), *cluster_controllers(server.registry)]
+    known = [*workload_controllers(server.registry), *cluster_controllers(server.registry, containers)]
     chosen = select_controllers(known, controllers)
     names = {controller.name for controller in chosen}
     disabled = frozenset(disabled_admission)

@@ -1,7 +1,5 @@
 """Delete orphaned pods: on missing nodes, or terminating without a node.
 
-A node may be recreated under its name, so its pods are kept for a while.
-
 Left out: the limit on finished pods, and the out-of-service taint.
 
 Upstream: pkg/controller/podgc.
@@ -20,9 +18,8 @@ from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
+from stowplan_cluster.reconcile.nodes import QUARANTINE_SECONDS
 from stowplan_cluster.reconcile.pods import FAILED, PODS
-
-QUARANTINE_SECONDS = 40.0
 
 _ORPHANED = {
     "type": "DisruptionTarget",

@@ -11,6 +11,9 @@ on a pod
   stowplan.io/stop-after: 10s     how long they take to stop, at most the grace period
 on a node
   stowplan.io/kubelet: stopped    the kubelet is down: no lease, nothing starts or ends
+  stowplan.io/kubelet: off        so is the machine: containers are lost, and start again when it is back
+
+A node that is removed and created again was off in between.
 
 On a node that is not Ready no pods start, and pod conditions are left unchanged. A node without a Ready condition
 becomes Ready. Each lease is renewed every ten seconds, spread over the period, so that thousands of nodes cause an even
@@ -27,7 +30,6 @@ Upstream: pkg/kubelet.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -46,15 +48,23 @@ from stowplan_cluster.controllers.kubelet.kubelet_hosts import (
     Host,
     Hosts,
     InvalidAnnotation,
-    KubeletAnnotations,
-    kubelet_annotations_of,
+    containers_of,
 )
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
+from stowplan_cluster.reconcile.kubelet import (
+    ALWAYS,
+    AT_ONCE,
+    EXIT_CODE_KILLED,
+    AfterExit,
+    Containers,
+    after_exit,
+    after_outage,
+    back_off_seconds,
+    exit_code_of_stopping,
+    renewal_interval,
+    seconds_to_stop,
+)
 from stowplan_cluster.reconcile.pods import PODS
-
-LEASE_PERIOD_SECONDS = 10.0
-BACK_OFF_SECONDS = 10
-BACK_OFF_LIMIT_SECONDS = 300
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
@@ -63,13 +73,15 @@ _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadli
 class Kubelet:
     """Keys are nodes and bound pods."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, containers: Containers = AT_ONCE) -> None:
+        """`containers`: how those of pods without annotations behave."""
         self.name = "kubelet"
         self.watches = (NODES, PODS)
         self._registry = registry
         self._store = registry.store
         self._events = EventRecorder(registry, "kubelet")
         self._hosts = Hosts()
+        self._default = containers
         #: When the containers of a pod entered their current state; the status has it in whole seconds only.
         self._since: dict[str, float] = {}
         #: When each node's lease is due for renewal.
@@ -104,9 +116,7 @@ class Kubelet:
         due = self._renewals.get(name)
         if due is None or due <= now:
             self._renew_lease(obj, now)
-            # The first interval is shortened by a hash of the name, which spreads nodes over the period.
-            spread = 1.0 if due is not None else zlib.crc32(name.encode()) / 2**32
-            due = self._renewals[name] = now + LEASE_PERIOD_SECONDS * spread
+            due = self._renewals[name] = now + renewal_interval(name, first=due is None)
         return due - now
 
     def _renew_lease(self, node: JsonObject, now: float) -> None:
@@ -124,22 +134,27 @@ class Kubelet:
     def _sync_pod(self, stored: Stored, host: Host) -> float | None:
         pod = stored.to_dict()
         pod.setdefault("status", {})
-        wishes = self._wishes(pod)
+        containers = self._containers(pod)
         if "deletionTimestamp" in pod["metadata"]:
-            return self._stop(pod, wishes)
+            return self._stop(pod, containers)
         if pod["status"].get("phase") in FINISHED or not host.at_work:
             return None
         if not kubelet_status.is_sound(pod):
-            self._accept(stored, pod, host, wishes)
+            self._hosts.lost.discard(stored.uid)
+            self._accept(stored, pod, host, containers)
+            return None
+        if stored.uid in self._hosts.lost:
+            self._hosts.lost.discard(stored.uid)
+            self._go_on_after_outage(pod, containers)
             return None
         deadline = self._seconds_to_deadline(pod)
         if deadline is not None and deadline <= 0:
             self._exceed_deadline(pod)
             return None
-        after = self._progress(stored, pod, host, wishes)
+        after = self._progress(stored, pod, host, containers)
         return min((seconds for seconds in (deadline, after) if seconds is not None), default=None)
 
-    def _accept(self, stored: Stored, pod: JsonObject, host: Host, wishes: KubeletAnnotations) -> None:
+    def _accept(self, stored: Stored, pod: JsonObject, host: Host, containers: Containers) -> None:
         now = self._now
         name = node_of(stored)
         typed = decode_json(stored.data, Pod)
@@ -151,7 +166,7 @@ class Kubelet:
             return
         room.add(stored.uid, requests)
         kubelet_status.accept(pod, host_ip=host.address, now=now)
-        if wishes.start_after:
+        if containers.start_after:
             self._write(pod)
         else:
             self._run(pod, host)
@@ -161,28 +176,28 @@ class Kubelet:
         self._write(pod)
         self._events.record(pod, WARNING, refusal.reason, refusal.message)
 
-    def _progress(self, stored: Stored, pod: JsonObject, host: Host, wishes: KubeletAnnotations) -> float | None:
+    def _progress(self, stored: Stored, pod: JsonObject, host: Host, containers: Containers) -> float | None:
         """Do what is due for an accepted pod; return the seconds until its next step."""
         state = kubelet_status.state_of(pod)
         if "running" in state:
-            left = self._left(pod, wishes.run_for, state["running"].get("startedAt"))
+            left = self._left(pod, containers.run_for, state["running"].get("startedAt"))
             if left is None or left > 0:
                 self._refresh(stored, pod)
                 return left
-            self._exit(pod, wishes)
+            self._exit(pod, containers)
         elif state.get("waiting", {}).get("reason") == kubelet_status.BACK_OFF:
             ended = pod["status"]["containerStatuses"][0]["lastState"].get("terminated") or {}
-            left = self._left(pod, float(_back_off_seconds(pod)), ended.get("finishedAt"))
+            left = self._left(pod, float(back_off_seconds(kubelet_status.restarts_of(pod))), ended.get("finishedAt"))
             if left is not None and left > 0:
                 return left
-            kubelet_status.restart(pod, exit_code=wishes.exit_code, now=self._now)
+            kubelet_status.restart(pod, exit_code=containers.exit_code, now=self._now)
             self._write(pod)
         elif "waiting" in state:
             room = self._hosts.room(node_of(stored))
             if stored.uid not in room:
                 # Accepted before this process started.
                 room.add(stored.uid, requests_of(decode_json(stored.data, Pod)))
-            left = self._left(pod, wishes.start_after, pod["status"]["startTime"])
+            left = self._left(pod, containers.start_after, pod["status"]["startTime"])
             if left is not None and left > 0:
                 return left
             self._run(pod, host)
@@ -201,15 +216,23 @@ class Kubelet:
         if pod["status"] != stored.to_dict()["status"]:
             self._registry.replace(self._registry.of_storage(PODS), pod)
 
-    def _exit(self, pod: JsonObject, wishes: KubeletAnnotations) -> None:
-        policy, code = pod["spec"].get("restartPolicy"), wishes.exit_code
-        seconds = _back_off_seconds(pod)
-        if policy == "Never" or (policy == "OnFailure" and not code):
+    def _exit(self, pod: JsonObject, containers: Containers) -> None:
+        code, restarts = containers.exit_code, kubelet_status.restarts_of(pod)
+        follows = after_exit(_restart_policy(pod), exit_code=code, restarts=restarts)
+        if follows is AfterExit.ENDS:
             kubelet_status.end(pod, exit_code=code, now=self._now)
-        elif seconds:
-            kubelet_status.back_off(pod, exit_code=code, seconds=seconds, now=self._now)
+        elif follows is AfterExit.BACKS_OFF:
+            kubelet_status.back_off(pod, exit_code=code, seconds=back_off_seconds(restarts), now=self._now)
         else:
             kubelet_status.restart(pod, exit_code=code, now=self._now)
+        self._write(pod)
+
+    def _go_on_after_outage(self, pod: JsonObject, containers: Containers) -> None:
+        """The containers were lost with the node, which is back."""
+        if after_outage(_restart_policy(pod)) is AfterExit.ENDS:
+            kubelet_status.end(pod, exit_code=EXIT_CODE_KILLED, now=self._now)
+        else:
+            kubelet_status.lose(pod, now=self._now)
         self._write(pod)
 
     def _seconds_to_deadline(self, pod: JsonObject) -> float | None:
@@ -221,7 +244,7 @@ class Kubelet:
     def _exceed_deadline(self, pod: JsonObject) -> None:
         kubelet_status.end(
             pod,
-            exit_code=kubelet_status.EXIT_CODE_KILLED,
+            exit_code=EXIT_CODE_KILLED,
             now=self._now,
             reason=DEADLINE_EXCEEDED,
             message=_DEADLINE_MESSAGE,
@@ -229,15 +252,16 @@ class Kubelet:
         self._write(pod)
         self._events.record(pod, NORMAL, DEADLINE_EXCEEDED, _DEADLINE_MESSAGE)
 
-    def _stop(self, pod: JsonObject, wishes: KubeletAnnotations) -> float | None:
+    def _stop(self, pod: JsonObject, containers: Containers) -> float | None:
         metadata, status = pod["metadata"], pod["status"]
         grace = metadata.get("deletionGracePeriodSeconds") or 0
         end = parse_timestamp(metadata["deletionTimestamp"])
-        left = end - grace + min(wishes.stop_after, grace) - self._registry.clock()
-        if left > 0:
+        left = end - grace + seconds_to_stop(containers, grace) - self._registry.clock()
+        if left > 0 and metadata["uid"] not in self._hosts.lost:
             return left
         if status.get("phase") not in FINISHED and kubelet_status.is_sound(pod):
-            kubelet_status.end(pod, exit_code=_exit_code_of_stopping(pod, wishes, grace), now=self._now)
+            code = exit_code_of_stopping(containers, _restart_policy(pod), grace)
+            kubelet_status.end(pod, exit_code=code, now=self._now)
             self._write(pod)
         if grace:
             options = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])
@@ -268,24 +292,13 @@ class Kubelet:
         begin = self._since.get(pod["metadata"]["uid"]) or (parse_timestamp(since) if since else now)
         return begin + seconds - now
 
-    def _wishes(self, pod: JsonObject) -> KubeletAnnotations:
+    def _containers(self, pod: JsonObject) -> Containers:
         try:
-            return kubelet_annotations_of(pod)
+            return containers_of(pod, self._default)
         except InvalidAnnotation as error:
             self._events.record(pod, WARNING, "InvalidAnnotation", str(error))
-            return KubeletAnnotations()
+            return self._default
 
 
-def _back_off_seconds(pod: JsonObject) -> int:
-    """Back-off before the containers' next start; the first restart is immediate."""
-    restarts = kubelet_status.restarts_of(pod)
-    if not restarts:
-        return 0
-    return int(min(BACK_OFF_SECONDS * 2 ** min(restarts - 1, 16), BACK_OFF_LIMIT_SECONDS))
-
-
-def _exit_code_of_stopping(pod: JsonObject, wishes: KubeletAnnotations, grace: int) -> int:
-    """The exit code on deletion: 0 or 143 when stopped in time, 137 when killed."""
-    if wishes.stop_after > grace:
-        return kubelet_status.EXIT_CODE_KILLED
-    return 0 if pod["spec"].get("restartPolicy") == "Always" else kubelet_status.EXIT_CODE_TERMINATED
+def _restart_policy(pod: JsonObject) -> str:
+    return str(pod["spec"].get("restartPolicy", ALWAYS))

@@ -18,6 +18,7 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.kubelet import kubelet_node
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Room, allocatable_of, requests_of
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
+from stowplan_cluster.reconcile.kubelet import Containers
 
 # Annotations that control how simulated containers behave.
 #
@@ -28,7 +29,8 @@ RUN_FOR = "stowplan.io/run-for"
 EXIT_CODE = "stowplan.io/exit-code"
 STOP_AFTER = "stowplan.io/stop-after"
 KUBELET = "stowplan.io/kubelet"
-STOPPED = "stopped"
+#: The kubelet does not work; the machine neither, so that containers are lost.
+STOPPED, OFF = "stopped", "off"
 
 #: How long pods of Jobs run by default.
 JOB_SECONDS = 1.0
@@ -40,26 +42,15 @@ class InvalidAnnotation(ValueError):
     """The message names annotation, value and expected format."""
 
 
-class KubeletAnnotations(PlainStruct, frozen=True):
-    start_after: float = 0.0
-    #: None: until deleted.
-    run_for: float | None = None
-    exit_code: int = 0
-    stop_after: float = 0.0
-
-
-def is_stopped(node: JsonObject) -> bool:
-    return (node["metadata"].get("annotations") or {}).get(KUBELET) == STOPPED
-
-
-def kubelet_annotations_of(pod: JsonObject) -> KubeletAnnotations:
+def containers_of(pod: JsonObject, default: Containers) -> Containers:
+    """How the pod's containers behave: by its annotations, or else as all others."""
     annotations = pod["metadata"].get("annotations") or {}
-    run_for = JOB_SECONDS if _is_of_job(pod) else None
-    return KubeletAnnotations(
-        start_after=_seconds(annotations, START_AFTER) or 0.0,
-        run_for=_seconds(annotations, RUN_FOR) if RUN_FOR in annotations else run_for,
+    run_for = JOB_SECONDS if _is_of_job(pod) else default.run_for
+    return Containers(
+        start_after=_seconds(annotations, START_AFTER, default.start_after) or 0.0,
+        run_for=_seconds(annotations, RUN_FOR, run_for),
         exit_code=_exit_code(annotations),
-        stop_after=_seconds(annotations, STOP_AFTER) or 0.0,
+        stop_after=_seconds(annotations, STOP_AFTER, default.stop_after) or 0.0,
     )
 
 
@@ -68,10 +59,10 @@ def _is_of_job(pod: JsonObject) -> bool:
     return any(one.get("controller") and one.get("kind") == "Job" for one in references)
 
 
-def _seconds(annotations: dict[str, str], name: str) -> float | None:
+def _seconds(annotations: dict[str, str], name: str, default: float | None) -> float | None:
     text = annotations.get(name)
     if text is None:
-        return None
+        return default
     try:
         seconds = parse_duration(text).seconds
     except ValueError as error:
@@ -130,6 +121,7 @@ class Host(PlainStruct, frozen=True):
 
     ready: bool
     stopped: bool
+    off: bool
     address: str
     pod_network: str
     allocatable: Mapping[str, int]
@@ -151,6 +143,10 @@ class Hosts:
         self._addresses: dict[str, str] = {}
         self._node_pool = AddressPool(NODE_NETWORK, self._taken)
         self._pod_pools: dict[str, AddressPool] = {}
+        #: Nodes that were removed with pods on them.
+        self._removed: set[str] = set()
+        #: uids of pods whose containers were lost, on nodes that are back.
+        self.lost: set[str] = set()
 
     def get(self, name: str) -> Host | None:
         return self._hosts.get(name)
@@ -186,10 +182,16 @@ class Hosts:
         before = self._hosts.pop(name, None)
         if event.type == "DELETED":
             self._taken.discard(before.address if before is not None else "")
+            if self._pods.on(name):
+                self._removed.add(name)
             return [NodeKey(name)]
         host = self._hosts[name] = _host_of(event.stored)
         if host.address:
             self._taken.add(host.address)
+        was_off = name in self._removed or (before is not None and before.off)
+        self._removed.discard(name)
+        if was_off and not host.off:
+            self.lost.update(key.uid for key in self._pods.on(name))
         if before is not None and (before.at_work, before.stopped) == (host.at_work, host.stopped):
             return [NodeKey(name)]
         return [NodeKey(name), *self._pods.on(name)]
@@ -214,6 +216,7 @@ class Hosts:
             room.add(pod.uid, requests_of(decode_json(pod.data, Pod)))
 
     def _let_go(self, pod: Stored) -> None:
+        self.lost.discard(pod.uid)
         self._taken.discard(self._addresses.pop(pod.uid, ""))
         self.room(node_of(pod)).remove(pod.uid)
 
@@ -222,9 +225,11 @@ def _host_of(stored: Stored) -> Host:
     node = stored.to_dict()
     status = node.get("status") or {}
     network = (node.get("spec") or {}).get("podCIDR", "")
+    kubelet = (node["metadata"].get("annotations") or {}).get(KUBELET)
     return Host(
         ready=is_true(node.get("status") or {}, "Ready"),
-        stopped=is_stopped(node),
+        stopped=kubelet in (STOPPED, OFF),
+        off=kubelet == OFF,
         address=kubelet_node.address_of(node),
         pod_network=network if is_network(network) else "",
         allocatable=allocatable_of(status.get("allocatable") or status.get("capacity") or {}),

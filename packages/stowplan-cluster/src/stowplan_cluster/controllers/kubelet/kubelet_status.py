@@ -14,6 +14,7 @@ import hashlib
 from collections.abc import Callable, Sequence
 
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, set_condition
+from stowplan_cluster.reconcile.kubelet import EXIT_CODE_KILLED
 from stowplan_cluster.reconcile.pods import FAILED, PENDING, RUNNING, SUCCEEDED
 
 #: The state of an init container, by whether it is a sidecar.
@@ -25,10 +26,6 @@ _KEPT = {"lastState", "ready", "restartCount"}
 
 CREATING = "ContainerCreating"
 BACK_OFF = "CrashLoopBackOff"
-
-#: Exit codes after SIGTERM and SIGKILL.
-EXIT_CODE_TERMINATED = 143
-EXIT_CODE_KILLED = 137
 
 
 def accept(pod: JsonObject, *, host_ip: str, now: str) -> None:
@@ -100,6 +97,16 @@ def restart(pod: JsonObject, *, exit_code: int, now: str) -> None:
         )
         container["containerID"] = _container_id(pod, container["name"], container["restartCount"])
     _observe(pod, now=now)
+
+
+def lose(pod: JsonObject, *, now: str) -> None:
+    """The containers were lost with their node, and are created again."""
+    lost = _terminated(EXIT_CODE_KILLED, "Error", started=_started_at(pod, now), now=now)
+    for container in pod["status"]["containerStatuses"]:
+        if "running" in container["state"]:
+            container.update(lastState=lost, restartCount=container["restartCount"] + 1)
+        container.update(state={"waiting": {"reason": CREATING}}, ready=False, started=False)
+    _observe(pod, now=now, sandbox=False)
 
 
 def reject(pod: JsonObject, *, reason: str, message: str, now: str) -> None:

@@ -1,14 +1,10 @@
 """Detect unhealthy nodes, taint them and mark their pods not ready.
 
-A node is healthy while its lease is renewed or its Ready condition gets new heartbeats. If neither happens for 50
-seconds (a minute for a node that never had a status), its conditions become Unknown. Taints follow conditions:
-NoSchedule for each problem, also NoExecute if the node is not ready; a cordoned node has a taint of its own. When a
-node becomes not ready, its pods do, too.
+Signs of life are renewals of the node's lease and new heartbeats of its Ready condition. A lease renewal only records
+the time: a node is reconciled when it changes and when its grace period would end. When a node becomes not ready, its
+pods do, too.
 
-A lease renewal only records the time: a node is reconciled when it changes and when its grace period would end.
-
-Left out: zones (no rate limit on NoExecute taints, no reduced eviction when a whole zone is down), the events
-RegisteredNode and RemovingNode, the beta labels.
+Left out: what `reconcile.nodes` leaves out, the events RegisteredNode and RemovingNode, the beta labels.
 
 Upstream: pkg/controller/nodelifecycle.
 """
@@ -18,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from stowplan.kube.api import taints
+from stowplan.kube.api.decode import convert, to_dict
+from stowplan.kube.api.node import Node
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -26,23 +23,8 @@ from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASE_NAMESPACE, LEASES
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode
+from stowplan_cluster.reconcile.nodes import MONITORED, UNKNOWN, unhealthy_at, with_taints
 from stowplan_cluster.reconcile.pods import PODS
-
-MONITOR_GRACE_SECONDS = 50.0
-STARTUP_GRACE_SECONDS = 60.0
-
-#: (condition, status) -> taint key.
-_TAINTS = {
-    ("Ready", "False"): taints.NOT_READY,
-    ("Ready", "Unknown"): taints.UNREACHABLE,
-    ("MemoryPressure", "True"): taints.MEMORY_PRESSURE,
-    ("DiskPressure", "True"): taints.DISK_PRESSURE,
-    ("PIDPressure", "True"): taints.PID_PRESSURE,
-    ("NetworkUnavailable", "True"): taints.NETWORK_UNAVAILABLE,
-}
-_OWN_NO_SCHEDULE = frozenset({*_TAINTS.values(), taints.UNSCHEDULABLE})
-_OWN_NO_EXECUTE = frozenset({taints.NOT_READY, taints.UNREACHABLE})
-_MONITORED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 class _Health:
@@ -104,20 +86,19 @@ class NodeLifecycleController:
         """Seconds until the node counts as unhealthy."""
         ready = condition_of(node.get("status") or {}, "Ready")
         heartbeat = ready.get("lastHeartbeatTime") if ready is not None else None
-        if heartbeat != health.heartbeat and (ready or {}).get("status") != "Unknown":
+        if heartbeat != health.heartbeat and (ready or {}).get("status") != UNKNOWN:
             health.heartbeat, health.probed = heartbeat, self._client.now
-        grace = MONITOR_GRACE_SECONDS if ready is not None else STARTUP_GRACE_SECONDS
-        return health.probed + grace - self._client.now
+        return unhealthy_at(health.probed, has_status=ready is not None) - self._client.now
 
     def _set_unknown(self, node: JsonObject) -> bool:
         """Set the conditions to Unknown; return whether that changed anything."""
         status = node.setdefault("status", {})
         conditions = status.setdefault("conditions", [])
         ready = condition_of(status, "Ready")
-        if ready is not None and ready.get("status") == "Unknown":
+        if ready is not None and ready.get("status") == UNKNOWN:
             return False
         now = self._client.timestamp
-        for type_ in _MONITORED:
+        for type_ in MONITORED:
             known = condition_of(status, type_)
             if known is None:
                 created = node["metadata"]["creationTimestamp"]
@@ -126,22 +107,18 @@ class NodeLifecycleController:
                 conditions.append(known)
             else:
                 reason, message = "NodeStatusUnknown", "Kubelet stopped posting node status."
-            if known["status"] != "Unknown":
-                known.update(status="Unknown", reason=reason, message=message, lastTransitionTime=now)
+            if known["status"] != UNKNOWN:
+                known.update(status=UNKNOWN, reason=reason, message=message, lastTransitionTime=now)
         return True
 
     def _set_taints(self, stored: Stored, node: JsonObject) -> None:
-        spec = node.setdefault("spec", {})
-        have = spec.get("taints") or []
-        wanted = _wanted_taints(node)
-        kept = [taint for taint in have if not _is_own(taint) or (taint["key"], taint["effect"]) in wanted]
-        there = {(taint["key"], taint["effect"]) for taint in kept}
-        now = self._client.timestamp
-        added = [
-            {"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in there
-        ]
-        if added or len(kept) < len(have):
-            spec["taints"] = [*kept, *added]
+        typed = convert(node, Node)
+        have = typed.spec.taints
+        wanted = with_taints(
+            have, typed.status.conditions, unschedulable=typed.spec.unschedulable, now=self._client.timestamp
+        )
+        if wanted != have:
+            node.setdefault("spec", {})["taints"] = [to_dict(taint) for taint in wanted]
             self._client.update(stored, node)
 
     def _follow_readiness(self, node: JsonObject, health: _Health) -> None:
@@ -165,18 +142,3 @@ class NodeLifecycleController:
         condition.update(status="False", lastTransitionTime=self._client.timestamp)
         self._client.update(stored, pod, subresource="status")
         self._client.events.record(pod, WARNING, "NodeNotReady", "Node is not ready")
-
-
-def _is_own(taint: JsonObject) -> bool:
-    keys = {taints.NO_SCHEDULE: _OWN_NO_SCHEDULE, taints.NO_EXECUTE: _OWN_NO_EXECUTE}
-    return taint.get("key") in keys.get(taint.get("effect", ""), ())
-
-
-def _wanted_taints(node: JsonObject) -> list[tuple[str, str]]:
-    """The (key, effect) of all taints that this controller should set."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    keys = [_TAINTS.get((condition.get("type"), condition.get("status"))) for condition in conditions]
-    wanted = [(key, taints.NO_SCHEDULE) for key in keys if key is not None]
-    if node["spec"].get("unschedulable"):
-        wanted.append((taints.UNSCHEDULABLE, taints.NO_SCHEDULE))
-    return [*wanted, *((key, taints.NO_EXECUTE) for key, _ in wanted if key in _OWN_NO_EXECUTE)]

@@ -4,6 +4,7 @@ from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.controllers.kubelet.kubelet_hosts import AddressPool, is_network
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASES
+from stowplan_cluster.reconcile.kubelet import Containers
 from support.live.living_cluster import Living, condition, node, pod
 
 NEVER = {"restartPolicy": "Never"}
@@ -459,3 +460,72 @@ def test_a_network_without_room(network):
 @pytest.mark.parametrize(("text", "expected"), [("10.0.0.0/8", True), ("fd00::/8", True), ("", False), ("x/8", False)])
 def test_networks(text, expected):
     assert is_network(text) == expected
+
+
+# Machines that are off
+
+
+def switch(cluster, how):
+    cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": how}))
+    cluster.settle()
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase", "running"),
+    [
+        pytest.param({}, "Running", True, id="containers start again"),
+        pytest.param({"restartPolicy": "OnFailure"}, "Running", True, id="they failed"),
+        pytest.param(NEVER, "Failed", False, id="they are not to restart"),
+    ],
+)
+def test_containers_are_lost_with_their_machine(cluster, spec, phase, running):
+    cluster.run(annotations=annotated(start_after="3s", run_for="1h"), **spec)
+    cluster.advance(3)
+    assert "running" in state(cluster.pod("web"))
+    switch(cluster, "off")
+    cluster.advance(60)
+    assert cluster.phase("web") == "Running"
+    switch(cluster, "")
+    if running:
+        assert (condition(cluster.pod("web"), "Ready")[0], cluster.phase("web")) == ("False", "Running")
+    cluster.advance(3)
+    found = cluster.pod("web")
+    assert (cluster.phase("web"), "running" in state(found)) == (phase, running)
+    container = found["status"]["containerStatuses"][0]
+    ended = container["lastState"]["terminated"] if running else state(found)["terminated"]
+    assert (container["restartCount"], ended["exitCode"]) == (int(running), 137)
+
+
+def test_a_pod_that_was_deleted_while_its_machine_was_off_is_gone_when_it_is_back(cluster):
+    cluster.run(annotations=annotated(stop_after="20s"))
+    switch(cluster, "off")
+    cluster.remove("Pod", "web")
+    cluster.advance(600)
+    assert cluster.phase("web") == "Running"
+    switch(cluster, "")
+    assert cluster.pod("web") is None
+
+
+def test_pods_of_a_node_that_is_created_again_start_again(cluster):
+    cluster.run()
+    cluster.remove("Node", "node-1")
+    cluster.advance(5)
+    cluster.create(node())
+    cluster.settle()
+    assert cluster.pod("web")["status"]["containerStatuses"][0]["restartCount"] == 1
+
+
+def test_settings_apply_to_pods_without_annotations():
+    cluster = Living(lambda registry: Kubelet(registry, Containers(start_after=5, stop_after=7)))
+    cluster.create(node())
+    cluster.run()
+    cluster.run("quick", annotations=annotated(start_after="0s", stop_after="0s"))
+    assert (cluster.phase("web"), cluster.phase("quick")) == ("Pending", "Running")
+    cluster.advance(5)
+    assert cluster.phase("web") == "Running"
+    for name in ("web", "quick"):
+        cluster.remove("Pod", name)
+    cluster.advance(6)
+    assert cluster.names("Pod") == ["web"]
+    cluster.advance(1)
+    assert cluster.names("Pod") == []
