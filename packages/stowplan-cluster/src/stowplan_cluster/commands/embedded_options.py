@@ -17,7 +17,7 @@ CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
-class _Seconds(click.ParamType):
+class _Seconds(click.ParamType[float]):
     name = "DURATION"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
