@@ -1,8 +1,7 @@
 """The embedded cluster's volume controllers beside a live scheduler, run step by step."""
 
 from stowplan_cluster.controllers.loop import Loop
-from stowplan_cluster.controllers.volumes.provisioner import Provisioner
-from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_controllers import Provisioner, VolumeBinder
 
 
 class StorageControllers:

@@ -23,9 +23,7 @@ from stowplan_cluster.controllers.loop import Controller, Loop, select_controlle
 from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
 from stowplan_cluster.controllers.resource_quota import ResourceQuotaController
-from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
-from stowplan_cluster.controllers.volumes.provisioner import Provisioner
-from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_controllers import EphemeralVolumeController, Provisioner, VolumeBinder
 from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
 from stowplan_cluster.controllers.workloads.daemon_set import DaemonSetController
 from stowplan_cluster.controllers.workloads.deployment import DeploymentController

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from stowplan.kube.api.api_errors import Forbidden, StatusCause, forbidden, not_found
+from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import parse_quantity
-from stowplan.kube.api.storage import Candidate, default_class
+from stowplan.kube.api.storage import StorageClass, default_class
 from stowplan.kube.api.taints import NOT_READY, UNREACHABLE
+from stowplan.kube.claims.annotations import STORAGE_CLASS
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 from stowplan_cluster.apiserver.resources import Resource
 
@@ -175,7 +177,6 @@ class ResourceQuota(Plugin):
 
 _CLAIMS, _VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 _CLASSES = "storageclasses.storage.k8s.io"
-_CLASS_ANNOTATION = "volume.beta.kubernetes.io/storage-class"
 CLAIM_FINALIZER, VOLUME_FINALIZER = "kubernetes.io/pvc-protection", "kubernetes.io/pv-protection"
 _FINALIZERS = {_CLAIMS: CLAIM_FINALIZER, _VOLUMES: VOLUME_FINALIZER}
 
@@ -191,16 +192,11 @@ class DefaultStorageClass(Plugin):
 
     def create(self, resource: Resource, obj: JsonObject) -> None:
         spec = obj["spec"]
-        if _CLASS_ANNOTATION in _annotations(obj) or spec.get("storageClassName") is not None:
+        if STORAGE_CLASS in _annotations(obj) or spec.get("storageClassName") is not None:
             return
-        chosen = default_class(_candidate(stored.to_dict()) for stored in self._list(_CLASSES))
+        chosen = default_class(decode_json(stored.data, StorageClass) for stored in self._list(_CLASSES))
         if chosen is not None:
             spec["storageClassName"] = chosen
-
-
-def _candidate(storage_class: JsonObject) -> Candidate:
-    metadata = storage_class["metadata"]
-    return Candidate(metadata["name"], _annotations(storage_class), metadata.get("creationTimestamp"))
 
 
 class StorageObjectInUseProtection(Plugin):
@@ -239,7 +235,7 @@ def _size(claim: JsonObject) -> int:
 
 
 def _class_name(claim: JsonObject) -> str:
-    return _annotations(claim).get(_CLASS_ANNOTATION) or (claim.get("spec") or {}).get("storageClassName") or ""
+    return _annotations(claim).get(STORAGE_CLASS) or (claim.get("spec") or {}).get("storageClassName") or ""
 
 
 # DefaultTolerationSeconds: tolerate not-ready and unreachable nodes for five minutes.

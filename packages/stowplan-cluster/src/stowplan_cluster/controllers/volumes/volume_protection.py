@@ -12,15 +12,17 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.claims.claim_terms import ClaimKey
+from stowplan.kube.claims.volume_binder import VolumeKey
 from stowplan_cluster.apiserver.admission.plugins import CLAIM_FINALIZER, VOLUME_FINALIZER
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods_by_node import node_of
-from stowplan_cluster.controllers.volumes.volume_binder import CLAIMS, VOLUMES, VolumeKey
-from stowplan_cluster.controllers.volumes.volume_matching import ClaimKey
 from stowplan_cluster.reconcile.pods import PODS
 from stowplan_cluster.reconcile.views import PodWithVolumes
+
+CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
 
 class ClaimProtectionController:

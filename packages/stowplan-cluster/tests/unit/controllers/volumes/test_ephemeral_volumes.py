@@ -3,9 +3,7 @@
 import pytest
 
 from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
-from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
-from stowplan_cluster.controllers.volumes.provisioner import Provisioner
-from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_controllers import EphemeralVolumeController, Provisioner, VolumeBinder
 from support.api.storage_objects import claim, storage_class
 from support.live.living_cluster import Living, node, pod
 

@@ -1,7 +1,6 @@
 import pytest
 
-from stowplan_cluster.controllers.volumes.provisioner import Provisioner
-from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_controllers import Provisioner, VolumeBinder
 from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
 from support.api.storage_objects import claim, storage_class, volume
 from support.live.living_cluster import Living, node

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_controllers import VolumeBinder
 from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
 from support.api.storage_objects import claim, protected, reserved_for, storage_class, volume
 from support.examples import examples

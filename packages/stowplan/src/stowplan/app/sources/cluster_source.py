@@ -36,6 +36,8 @@ from stowplan.history.recordings.replaying import moment_of, note_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.types import Event, PersistentVolumeClaim, Pod, PodGroup, PriorityClass, StorageClass
 from stowplan.kube.api.yaml_text import first_value
+from stowplan.kube.claims.annotations import SELECTED_NODE
+from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import GROUP_GATES, known_gates
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -46,9 +48,7 @@ from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.framework.explanations.formatting import joined, listed
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
 from stowplan.scheduler.framework.status import error
-from stowplan.scheduler.in_tree.common.annotations import SELECTED_NODE
-from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
+from stowplan.scheduler.in_tree.common.volume_claims import claim_names
 from stowplan.scheduler.inspection.queue_state import WAITS_FOR_CLAIM, WAITS_ON_PERMIT
 from stowplan.scheduler.inspection.records import GroupVerdictRecord, ReliefRecord, SchedulerRecord, WorkloadRecord
 

@@ -17,10 +17,10 @@ from msgspec import field
 from stowplan.kube.api.decode import is_namespaced
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
-from stowplan.kube.api.storage import Candidate, default_class
+from stowplan.kube.api.storage import default_class
 from stowplan.kube.api.types import Container, PersistentVolumeClaim, Pod, PodSpec, PriorityClass, StorageClass
+from stowplan.kube.claims.claim_terms import names_class
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
 
 replace = msgspec.structs.replace
 
@@ -37,7 +37,7 @@ def admit(objects: Iterable[ApiStruct]) -> Admitted:
     given = [with_namespace(obj) for obj in objects]
     classes = {name: PriorityClass(metadata=_named(name), value=value) for name, value in SYSTEM_PRIORITIES.items()}
     classes |= {obj.metadata.name: obj for obj in given if isinstance(obj, PriorityClass)}
-    storage_class = default_storage_class(obj for obj in given if isinstance(obj, StorageClass))
+    storage_class = default_class(obj for obj in given if isinstance(obj, StorageClass))
     found = Admitted()
     unknown: dict[str, list[str]] = {}
     for obj in given:
@@ -52,16 +52,10 @@ def admit(objects: Iterable[ApiStruct]) -> Admitted:
     return found
 
 
-def default_storage_class(classes: Iterable[StorageClass]) -> str | None:
-    about = (one.metadata for one in classes)
-    return default_class(Candidate(m.name, m.annotations, m.creation_timestamp) for m in about)
-
-
 def with_storage_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:
     """The claim, with the default class if it names none and is not bound."""
     spec = claim.spec
-    names_class = spec.storage_class_name is not None or STORAGE_CLASS in claim.metadata.annotations
-    if default is None or names_class or spec.volume_name:
+    if default is None or names_class(claim) or spec.volume_name:
         return claim
     return replace(claim, spec=replace(spec, storage_class_name=default))
 

@@ -27,28 +27,18 @@ from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta, OwnerReference
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet, ResourceSlice
+from stowplan.kube.claims.ephemeral_claims import ephemeral_claim, is_ephemeral
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count
 
 
 def ephemeral_claims(pod: Pod) -> Iterator[PersistentVolumeClaim]:
     """The claim of each generic ephemeral volume, owned by the pod."""
-    of_pod = pod.metadata
     for volume in pod.spec.volumes:
-        source = volume.ephemeral
-        if volume.persistent_volume_claim is not None or source is None or source.volume_claim_template is None:
-            continue
-        template, name = source.volume_claim_template, f"{of_pod.name}-{volume.name}"
-        owner = OwnerReference(api_version="v1", kind="Pod", name=of_pod.name, uid=of_pod.uid, controller=True)
-        metadata = ObjectMeta(
-            name=name,
-            namespace=of_pod.namespace or "default",
-            uid=f"{of_pod.uid or of_pod.name}, {volume.name}",
-            labels=template.metadata.labels,
-            annotations=template.metadata.annotations,
-            owner_references=(owner,),
-        )
-        yield PersistentVolumeClaim(metadata=metadata, spec=template.spec)
+        if is_ephemeral(volume):
+            claim = ephemeral_claim(pod, volume)
+            uid = f"{pod.metadata.uid or pod.metadata.name}, {volume.name}"
+            yield replace(claim, metadata=replace(claim.metadata, uid=uid))
 
 
 def with_ephemeral_claims(objects: Sequence[ApiStruct]) -> tuple[list[ApiStruct], list[str]]:

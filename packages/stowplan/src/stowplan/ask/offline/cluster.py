@@ -43,6 +43,7 @@ from stowplan.drivers.virtual_time.volume_controllers import settled
 from stowplan.kube.api import types as t
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.kube.config import Configuration
 from stowplan.kube.klog import without_log
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -64,7 +65,6 @@ from stowplan.scheduler.framework.events import Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
-from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
 
 if TYPE_CHECKING:
     from stowplan.ask.loading.live_cluster import LiveCluster

@@ -375,6 +375,7 @@ class Scheduling:
         finally:
             self._engine.queue.clear()
             self.store.forget()
+            time.forget_volumes()
             self._attempts.clear()
 
     def _give_up_waiting(self) -> None:

@@ -23,6 +23,7 @@ from stowplan.ask.what_if.hypothetical_pods import copy_of, ordinal_names, pods_
 from stowplan.kube.api.device_claims import ResourceClaimSpec
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod, ResourceClaim
+from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
@@ -35,8 +36,7 @@ from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.interface import FilterPlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
-from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
+from stowplan.scheduler.in_tree.common.volume_claims import claim_names
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS
 
 #: Upper limit per node.

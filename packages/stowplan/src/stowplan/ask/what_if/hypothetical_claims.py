@@ -17,15 +17,15 @@ from types import MappingProxyType
 
 from msgspec.structs import replace
 
-from stowplan.ask.loading.admission import default_storage_class, with_storage_class
+from stowplan.ask.loading.admission import with_storage_class
 from stowplan.ask.loading.generated import claim_for, ephemeral_claims
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
-from stowplan.drivers.virtual_time.immediate_claims import NO_PROVISIONER
 from stowplan.kube.api.device_claims import ResourceClaimSpec, ResourceClaimStatus
 from stowplan.kube.api.meta import ObjectMeta, controller_of
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.selectors import NodeSelectorMatcher
+from stowplan.kube.api.storage import default_class
 from stowplan.kube.api.types import (
     PersistentVolume,
     PersistentVolumeClaim,
@@ -36,16 +36,17 @@ from stowplan.kube.api.types import (
     StorageClass,
 )
 from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
+from stowplan.kube.claims.annotations import STORAGE_CLASS
+from stowplan.kube.claims.claim_terms import NO_PROVISIONER, class_name_of, is_fully_bound
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
-from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
-from stowplan.scheduler.in_tree.common.volume_claims import claim_names, class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of, is_fully_bound
+from stowplan.scheduler.in_tree.common.volume_claims import claim_names
+from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of
 from stowplan.scheduler.in_tree.volume_binding.explanation import where
 
 
 def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
     """The pod, with its own claims in place of the original's; they are added to the cluster."""
-    storage_class = default_storage_class(cluster.state.objects.all(StorageClass))
+    storage_class = default_class(cluster.state.objects.all(StorageClass))
     for claim in ephemeral_claims(fresh):
         if (known := _claim(cluster, fresh, claim.metadata.name)) is None or known.metadata.uid != claim.metadata.uid:
             cluster.add(with_storage_class(claim, storage_class))

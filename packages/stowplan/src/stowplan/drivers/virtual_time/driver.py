@@ -27,7 +27,7 @@ from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.plugin_calls import PluginRun
-from stowplan.drivers.virtual_time.simulated_cluster import ClaimCheck, PodEnd, SimulatedCluster, Watcher
+from stowplan.drivers.virtual_time.simulated_cluster import PodEnd, SimulatedCluster, VolumesDue, Watcher
 from stowplan.drivers.virtual_time.virtual_api import PendingCall
 from stowplan.kube.api.api_errors import ApiError, NotFound
 from stowplan.kube.api.meta import ApiStruct
@@ -169,7 +169,7 @@ class VirtualTime:
             _Sent: self._arrive,
             PluginRun: self._resume,
             PodEnd: self._cluster.end,
-            ClaimCheck: self._cluster.check_claims,
+            VolumesDue: self._cluster.run_volumes,
             _Feed: self._take_from,
             Call: _make,
             **dict.fromkeys(_REQUESTS, self._callers),
@@ -245,6 +245,10 @@ class VirtualTime:
             self._settle()
         if not self.halted or agenda.next > until:
             agenda.now = until
+
+    def forget_volumes(self) -> None:
+        """Forget what the controllers of volumes know: objects may change without them."""
+        self._cluster.forget_volumes()
 
     def close(self) -> None:
         """Close plugins' coroutines that are in progress; the run cannot continue afterwards."""

@@ -9,6 +9,7 @@ period.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -37,11 +38,11 @@ class PodEnd(msgspec.Struct, frozen=True):
     uid: str
 
 
-class ClaimCheck(NamedTuple):
-    """Volume controllers check the claims that do not wait for a pod."""
+class VolumesDue(NamedTuple):
+    """The controllers of volumes have something to do."""
 
 
-LOOK = ClaimCheck()
+VOLUMES_DUE = VolumesDue()
 
 
 class Watcher(Protocol):
@@ -71,10 +72,9 @@ class SimulatedCluster:
         self._latency = latency
         self._kinds = None if kinds is None else frozenset(kinds)
         self._runs_for = runs_for
-        self._volume_controllers = None if binds_volumes_after is None else VolumeControllers(store)
-        self._binds_volumes_after = binds_volumes_after or 0.0
-        #: Whether claims will be checked at the current time.
-        self._will_check_claims = False
+        self._volumes = None if binds_volumes_after is None else VolumeControllers(store, takes=binds_volumes_after)
+        #: When the controllers of volumes run next.
+        self._volumes_due = inf
         #: They observe every change immediately, in this order.
         self.watchers: list[Watcher] = []
         #: Kind -> time of the last delayed delivery.
@@ -142,8 +142,8 @@ class SimulatedCluster:
         for watcher in self.watchers:
             watcher.changed(change)
         kind = type(new) if old is None else type(old)
-        if self._volume_controllers is not None and kind in FOLLOWED:
-            self._notify_volume_controllers(self._volume_controllers, change)
+        if self._volumes is not None and (kind in FOLLOWED or (kind is Pod and (old or new).spec.volumes)):
+            self._follow_volumes(self._volumes, change)
         if kind is Pod:
             if self._runs_for is not None and new is not None and new.spec.node_name:
                 self._run(old, new)
@@ -159,21 +159,31 @@ class SimulatedCluster:
         else:
             self._deliver_later(kind, change)
 
-    def _notify_volume_controllers(self, controllers: VolumeControllers, change: Change[Any]) -> None:
-        for request in controllers.requests_after(change):
-            self._agenda.put(self._agenda.now + self._binds_volumes_after, request)
-        if controllers.claims_are_due and not self._will_check_claims:
+    def _follow_volumes(self, volumes: VolumeControllers, change: Change[Any]) -> None:
+        volumes.follow(change)
+        if volumes.are_due:
             # As a later event of the same time, so that other changes at this time are included.
-            self._will_check_claims = True
-            self._agenda.put(self._agenda.now, LOOK)
+            self._run_volumes_at(self._agenda.now)
 
-    def check_claims(self, check: ClaimCheck) -> None:
-        """Handle the claims that do not wait for a pod."""
-        self._will_check_claims = False
-        assert self._volume_controllers is not None
-        now = self._agenda.now
-        for request, takes_time in self._volume_controllers.check_claims():
-            self._agenda.put(now + self._binds_volumes_after if takes_time else now, request)
+    def _run_volumes_at(self, when: float) -> None:
+        if when < self._volumes_due:
+            self._volumes_due = when
+            self._agenda.put(when, VOLUMES_DUE)
+
+    def run_volumes(self, due: VolumesDue) -> None:
+        """Let the controllers of volumes do what is due."""
+        volumes, now = self._volumes, self._agenda.now
+        assert volumes is not None
+        for request in volumes.requests(now):
+            self.deliver(self.write(request))
+        self._volumes_due = inf
+        if volumes.next is not None:
+            self._run_volumes_at(volumes.next)
+
+    def forget_volumes(self) -> None:
+        """Objects may change without being followed."""
+        if self._volumes is not None and self._volumes.is_used:
+            self._volumes.forget()
 
     def _deliver_later(self, kind: type[ApiStruct], change: Change[Any]) -> None:
         at = max(self._agenda.now + self._latency.watch(kind), self._delivered_at.get(kind, 0.0))

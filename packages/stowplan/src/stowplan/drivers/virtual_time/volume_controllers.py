@@ -1,154 +1,132 @@
-"""Bind claims and provision volumes in simulated time.
+"""The controllers of claims (`stowplan.kube.claims`) in simulated time, on its object store.
 
-The scheduler selects a node for a claim, or reserves a volume for one, and waits until the claim is bound. On a cluster
-the provisioner of the class creates the volume, and the PV controller binds it. Here both happen after a fixed time,
-and never fail. For claims that do not wait for a pod see `immediate_claims`.
+Claims of ephemeral volumes, and others that a pod owns, are deleted with their pod, as by the garbage collector.
+
+Left out: Events, finalizers that protect volumes and claims in use, the phase Pending.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from heapq import heappop, heappush
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
-from stowplan.drivers.virtual_time.immediate_claims import NO_PROVISIONER, ImmediateClaims
 from stowplan.drivers.virtual_time.object_store import ObjectStore
-from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
-from stowplan.kube.api.meta import ObjectMeta, reference_to
+from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.topologies import topology_of
-from stowplan.kube.api.types import (
-    CSINode,
-    Node,
-    PersistentVolume,
-    PersistentVolumeClaim,
-    PersistentVolumeSpec,
-    PersistentVolumeStatus,
-    StorageClass,
-    VolumeNodeAffinity,
-)
-from stowplan.kube.api.volumes import CSIPersistentVolumeSource
-from stowplan.scheduler.framework.requests import Create, Patch, Request, Update
-from stowplan.scheduler.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
-from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound
-from stowplan.scheduler.in_tree.volume_binding.reserving import bound_to
+from stowplan.kube.api.types import Node, PersistentVolume, PersistentVolumeClaim, Pod
+from stowplan.kube.claims import writes
+from stowplan.kube.claims.ephemeral_claims import EphemeralClaims, claim_name
+from stowplan.kube.claims.provisioner import Provisioner
+from stowplan.kube.claims.volume_binder import VolumeBinder
+from stowplan.scheduler.framework.requests import Create, Delete, Request, Update
 
-#: The kinds whose changes are observed.
-FOLLOWED = frozenset((CSINode, Node, PersistentVolume, PersistentVolumeClaim, StorageClass))
+T = TypeVar("T", bound=ApiStruct)
+
+#: Index of a controller, and a key of it.
+Item = tuple[int, Hashable]
 
 
 class VolumeControllers:
-    def __init__(self, store: ObjectStore) -> None:
+    def __init__(self, store: ObjectStore, *, takes: float = 0.0) -> None:
+        """`takes`: seconds until a claim is bound, or a volume provisioned for it."""
         self._store = store
-        self._immediate = ImmediateClaims(store)
+        self._takes = takes
+        self.forget()
 
-    def requests_after(self, change: Change[Any]) -> Iterator[Request]:
-        """The requests of the controllers after a change."""
-        self._immediate.follow(change)
-        old, new = change.old, change.new
-        if type(new) is PersistentVolumeClaim and not new.spec.volume_name:
-            node = new.metadata.annotations.get(SELECTED_NODE)
-            if node and (old is None or old.metadata.annotations.get(SELECTED_NODE) != node):
-                yield from self._provisioned_for(new, node)
-        elif type(new) is PersistentVolume:
-            if old is None and new.spec.claim_ref is None and new.status.phase in ("", "Pending"):
-                yield _phase(new, "Available")
-            elif old is not None and old.spec.claim_ref != new.spec.claim_ref:
-                yield from self._bound(new)
+    def forget(self) -> None:
+        """Start anew: objects have changed in other ways, as when a transaction is undone."""
+        #: Whether there is anything to forget.
+        self.is_used = False
+        binder, provisioner = VolumeBinder(self, takes=self._takes), Provisioner(self, takes=self._takes)
+        self._controllers: tuple[writes.Controller, ...] = (EphemeralClaims(self), binder, provisioner)
+        self._queue: dict[Item, None] = {}
+        #: Heap of times and what to look at then.
+        self._later: list[tuple[float, int, Item]] = []
+        self._sequence = 0
+        #: Claims that are deleted because their pods are gone.
+        self._orphans: list[PersistentVolumeClaim] = []
 
     @property
-    def claims_are_due(self) -> bool:
-        """Whether claims that do not wait for a pod have to be checked: call `check_claims` at the current time."""
-        return self._immediate.are_due
+    def are_due(self) -> bool:
+        """Whether there is something to do at the current time."""
+        return bool(self._queue or self._orphans)
 
-    def check_claims(self) -> Iterator[tuple[Request, bool]]:
-        """The requests for these, and whether they are delayed: a volume is reserved at once, and bound later."""
-        for claim, volume, topology, class_name in self._immediate.served():
-            if class_name:
-                yield Update(obj=replace(claim, spec=replace(claim.spec, storage_class_name=class_name))), False
-            elif topology is not None:
-                storage_class = self._store.get(StorageClass, "", class_name_of(claim))
-                yield from ((request, True) for request in _provisioned(claim, storage_class, topology))
-            elif volume is not None and (bound := bound_to(volume, claim)) is not volume:
-                yield Update(obj=bound), False
-            elif volume is not None:
-                yield from ((request, True) for request in self._bound(volume))
+    @property
+    def next(self) -> float | None:
+        """When there is something to do without further changes."""
+        return self._later[0][0] if self._later else None
 
-    def _bound(self, volume: PersistentVolume) -> Iterator[Request]:
-        """A volume was reserved for a claim."""
-        reference = volume.spec.claim_ref
-        if reference is None:
-            return
-        claim = self._store.find(PersistentVolumeClaim, reference.namespace, reference.name)
-        if claim is not None and claim.metadata.uid == reference.uid and not is_fully_bound(claim):
-            yield _phase(volume, "Bound")
-            yield _bind(claim, volume.metadata.name)
+    def follow(self, change: Change[Any]) -> None:
+        """Note a change. Pods matter only if they have volumes."""
+        self.is_used = True
+        kind = type(change.old if change.new is None else change.new)
+        for index, controller in enumerate(self._controllers):
+            if kind in controller.kinds:
+                self._queue.update(((index, key), None) for key in controller.keys_of(change))
+        if kind is Pod and change.new is None and change.old is not None:
+            self._orphans += self._owned_by(change.old)
 
-    def _provisioned_for(self, claim: PersistentVolumeClaim, node_name: str) -> Iterator[Request]:
-        """A node was selected for a claim."""
-        storage_class = self._store.find(StorageClass, "", class_name_of(claim))
-        node = self._store.find(Node, "", node_name)
-        if storage_class is not None and node is not None and storage_class.provisioner not in NO_PROVISIONER:
-            topology = topology_of(node_name, node.metadata.labels, self._immediate.csi_node_of, storage_class)
-            yield from _provisioned(claim, storage_class, topology)
+    def requests(self, now: float) -> Iterator[Request]:
+        """What they ask for; each request has to be carried out, and its changes followed, before the next."""
+        while self._later and self._later[0][0] <= now:
+            self._queue[heappop(self._later)[2]] = None
+        while self.are_due:
+            if self._orphans:
+                yield _deletion(self._orphans.pop())
+                continue
+            item = next(iter(self._queue))
+            del self._queue[item]
+            for effect in self._controllers[item[0]].reconcile(item[1], now):
+                if isinstance(effect, writes.LookAgain):
+                    self._sequence += 1
+                    heappush(self._later, (now + effect.seconds, self._sequence, item))
+                elif not isinstance(effect, writes.Report):
+                    yield _request(effect)
+
+    def _owned_by(self, pod: Pod) -> Iterator[PersistentVolumeClaim]:
+        for volume in pod.spec.volumes:
+            claim = self.find(PersistentVolumeClaim, pod.metadata.namespace, claim_name(pod, volume))
+            if claim is not None and any(one.uid == pod.metadata.uid for one in claim.metadata.owner_references):
+                yield claim
+
+    # -- what they see -------------------------------------------------------------------------------------------------
+
+    def find(self, kind: type[T], namespace: str, name: str) -> T | None:
+        return self._store.find(kind, namespace, name)
+
+    def list(self, kind: type[T]) -> Iterable[T]:
+        return self._store.list(kind)
+
+    def node_labels(self) -> Iterable[tuple[str, Mapping[str, str]]]:
+        return ((node.metadata.name, node.metadata.labels) for node in self._store.list(Node))
 
 
-def _provisioned(
-    claim: PersistentVolumeClaim, storage_class: StorageClass, topology: Mapping[str, str]
-) -> Iterator[Request]:
-    name = f"pvc-{claim.metadata.uid or claim.metadata.name}"
-    yield Create(obj=_volume(name, claim, storage_class, topology))
-    yield _bind(claim, name)
+#: The kinds whose changes they follow, except for pods.
+FOLLOWED = frozenset((*VolumeBinder.kinds, *Provisioner.kinds))
 
 
-def _volume(
-    name: str, claim: PersistentVolumeClaim, storage_class: StorageClass, topology: Mapping[str, str]
-) -> PersistentVolume:
-    term = NodeSelectorTerm(
-        match_expressions=tuple(
-            NodeSelectorRequirement(key=key, operator="In", values=(value,)) for key, value in topology.items()
-        )
-    )
-    affinity = VolumeNodeAffinity(required=NodeSelector(node_selector_terms=(term,))) if topology else None
-    return PersistentVolume(
-        metadata=ObjectMeta(name=name),
-        spec=PersistentVolumeSpec(
-            capacity={key: value for key, value in claim.spec.resources.requests.items() if key == "storage"},
-            access_modes=claim.spec.access_modes,
-            storage_class_name=storage_class.metadata.name,
-            volume_mode=claim.spec.volume_mode,
-            volume_attributes_class_name=claim.spec.volume_attributes_class_name,
-            node_affinity=affinity,
-            csi=CSIPersistentVolumeSource(driver=storage_class.provisioner, volume_handle=name),
-            claim_ref=reference_to(claim),
-        ),
-        status=PersistentVolumeStatus(phase="Bound"),
-    )
+def _request(effect: writes.Create | writes.Write | writes.Delete) -> Request:
+    if isinstance(effect, writes.Create):
+        return Create(obj=effect.obj)
+    if isinstance(effect, writes.Delete):
+        return _deletion(effect.obj)
+    return Update(obj=replace(effect.new, metadata=replace(effect.new.metadata, resource_version="")))
+
+
+def _deletion(obj: PersistentVolume | PersistentVolumeClaim) -> Delete:
+    metadata = obj.metadata
+    return Delete(kind=type(obj), namespace=metadata.namespace, name=metadata.name, uid=metadata.uid)
 
 
 def settled(store: ObjectStore, known: Iterable[PersistentVolume | PersistentVolumeClaim]) -> Iterator[Change[Any]]:
     """Let the controllers do all that they would for some objects, at once; yields each change of the store."""
     controllers = VolumeControllers(store)
-    requests = deque(request for obj in known for request in controllers.requests_after(Change(None, obj)))
-    while requests or controllers.claims_are_due:
-        if not requests:
-            requests.extend(request for request, _ in controllers.check_claims())
-        while requests:
-            for change in store.write(requests.popleft(), 0.0):
-                yield change
-                requests.extend(controllers.requests_after(change))
-
-
-def _phase(volume: PersistentVolume, phase: str) -> Patch:
-    name, body = volume.metadata.name, {"status": {"phase": phase}}
-    return Patch(kind=PersistentVolume, namespace="", name=name, body=body, type_="merge", subresource="status")
-
-
-def _bind(claim: PersistentVolumeClaim, volume: str) -> Patch:
-    """The claim is bound to the volume."""
-    body = {"metadata": {"annotations": {BIND_COMPLETED: "yes"}}, "spec": {"volumeName": volume}}
-    metadata = claim.metadata
-    return Patch(kind=PersistentVolumeClaim, namespace=metadata.namespace, name=metadata.name, body=body, type_="merge")
+    for obj in known:
+        controllers.follow(Change(None, obj))
+    for request in controllers.requests(0.0):
+        for change in store.write(request, 0.0):
+            controllers.follow(change)
+            yield change

@@ -3,7 +3,6 @@
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,10 +24,13 @@ class PersistentVolumeSpec(PersistentVolumeSource, frozen=True, kw_only=True):
     volume_mode: str | None = None
     node_affinity: VolumeNodeAffinity | None = None
     volume_attributes_class_name: str | None = None
+    mount_options: tuple[str, ...] = ()
 
 
 class PersistentVolumeStatus(ApiStruct, frozen=True, kw_only=True):
     phase: str = ""
+    message: str = ""
+    last_phase_transition_time: str | None = None
 
 
 class PersistentVolume(ApiStruct, frozen=True, kw_only=True):
@@ -43,6 +45,7 @@ class PersistentVolumeClaimStatus(ApiStruct, frozen=True, kw_only=True):
     phase: str = ""
     access_modes: tuple[str, ...] = ()
     capacity: ResourceList = {}
+    current_volume_attributes_class_name: str | None = None
 
 
 class PersistentVolumeClaim(ApiStruct, frozen=True, kw_only=True):
@@ -59,6 +62,8 @@ class StorageClass(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     provisioner: str = ""
     volume_binding_mode: str | None = None
+    reclaim_policy: str | None = None
+    mount_options: tuple[str, ...] = ()
     allowed_topologies: tuple[TopologySelectorTerm, ...] = ()
 
 
@@ -132,22 +137,14 @@ class VolumeAttachment(ApiStruct, frozen=True, kw_only=True):
 _MARKS = ("storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class")
 
 
-class Candidate(NamedTuple):
-    """What decides whether a class is the default."""
-
-    name: str
-    annotations: Mapping[str, str]
-    created: str | None
-
-
 def is_default_class(annotations: Mapping[str, str]) -> bool:
     return any(annotations.get(mark) == "true" for mark in _MARKS)
 
 
-def default_class(classes: Iterable[Candidate]) -> str | None:
+def default_class(classes: Iterable[StorageClass]) -> str | None:
     """The name of the default class: the newest of several, ties broken by name."""
-    marked = (one for one in classes if is_default_class(one.annotations))
-    chosen = min(marked, key=lambda one: (-_seconds(one.created), one.name), default=None)
+    marked = (one.metadata for one in classes if is_default_class(one.metadata.annotations))
+    chosen = min(marked, key=lambda one: (-_seconds(one.creation_timestamp), one.name), default=None)
     return None if chosen is None else chosen.name
 
 

@@ -6,6 +6,8 @@ kind decodes to one with a name and no source.
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
+from typing import Any
+
 import msgspec
 
 from stowplan.kube.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta, ObjectReference, ResourceList
@@ -24,6 +26,8 @@ class PersistentVolumeClaimSpec(ApiStruct, frozen=True, kw_only=True):
     storage_class_name: str | None = None
     volume_mode: str | None = None
     volume_attributes_class_name: str | None = None
+    data_source: dict[str, Any] | None = None
+    data_source_ref: dict[str, Any] | None = None
 
 
 class PersistentVolumeClaimTemplate(ApiStruct, frozen=True, kw_only=True):

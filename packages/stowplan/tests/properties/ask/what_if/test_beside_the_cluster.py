@@ -10,9 +10,7 @@ from stowplan import Cluster
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.what_if import Put, Scale, drain, fit, survive, what_if
 from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
-from stowplan_cluster.controllers.volumes.ephemeral_volumes import EphemeralVolumeController
-from stowplan_cluster.controllers.volumes.provisioner import Provisioner
-from stowplan_cluster.controllers.volumes.volume_binder import VolumeBinder
+from stowplan_cluster.controllers.volumes.volume_controllers import EphemeralVolumeController, Provisioner, VolumeBinder
 from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetController
 from support.api.storage_objects import claim, reserved_for, storage_class, volume
 from support.live.live_scheduler import live

@@ -5,19 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, Pod
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod
+from stowplan.kube.claims.ephemeral_claims import claim_name
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.events import Hint, NamedObjects, queue_if
-from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
-
-
-def class_name_of(obj: PersistentVolumeClaim | PersistentVolume) -> str:
-    """Name of the class of a claim or volume; "" if it has none.
-
-    The annotation takes precedence, even if it is empty.
-    """
-    annotated = obj.metadata.annotations.get(STORAGE_CLASS)
-    return (obj.spec.storage_class_name or "") if annotated is None else annotated
 
 
 def same_namespace(pod: PodInfo, obj: Any) -> bool:
@@ -26,11 +17,7 @@ def same_namespace(pod: PodInfo, obj: Any) -> bool:
 
 def claim_names(pod: Pod) -> Iterator[str]:
     """Claims of the pod's volumes, including those of generic ephemeral volumes."""
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            yield volume.persistent_volume_claim.claim_name
-        elif volume.ephemeral is not None:
-            yield f"{pod.metadata.name}-{volume.name}"
+    return filter(None, (claim_name(pod, volume) for volume in pod.spec.volumes))
 
 
 def _keys_of_claims(pod: PodInfo) -> list[str]:

@@ -8,8 +8,9 @@ from stowplan.kube.api.types import (
     StorageClass,
     VolumeAttachment,
 )
+from stowplan.kube.claims.annotations import STORAGE_CLASS
 from stowplan.kube.config.declaration import EnabledByDefault, PluginDeclaration
-from stowplan.scheduler.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS, STORAGE_CLASS
+from stowplan.scheduler.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS
 
 _ALL_CLOUDS = "the volumes of all clouds are counted as those of their CSI drivers"
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.kube.claims.claim_terms import class_name_of
 from stowplan.scheduler.cluster.objects import ObjectStore
 from stowplan.scheduler.cluster.volumes import VolumeUse
 from stowplan.scheduler.framework.status import Reason, Status, error, unresolvable
@@ -23,7 +24,6 @@ from stowplan.scheduler.in_tree.common.csi_migration import (
     migration_of,
     migration_of_provisioner,
 )
-from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 
 CLAIM_MISSING = Reason("ClaimNotFound", 'looking up PVC {namespace}/{claim}: persistentvolumeclaim "{claim}" not found')
 

@@ -13,29 +13,29 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.kube.api.affinity import NodeSelector
-from stowplan.kube.api.meta import ResourceList, controller_of
-from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.selectors import (
     NodeSelectorMatcher,
     NodeTerm,
-    Selector,
-    SelectorError,
-    compile_label_selector,
     compile_node_selector,
 )
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.kube.claims.annotations import SELECTED_NODE
+from stowplan.kube.claims.claim_terms import (
+    ClaimRequirements,
+    class_name_of,
+    is_fully_bound,
+    waits_for_consumer,
+    wanted_by,
+)
+from stowplan.kube.claims.ephemeral_claims import claim_name, is_ephemeral
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Reason, Status, error, unresolvable
-from stowplan.scheduler.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
 from stowplan.scheduler.in_tree.common.csi_migration import TranslationError, migrated_affinity, migration_of
-from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 
 if TYPE_CHECKING:
     from stowplan.scheduler.in_tree.volume_binding.volumes import Volumes
-
-_WAITS = "WaitForFirstConsumer"
-_STORAGE = "storage"
 
 CLAIM_MISSING = Reason("ClaimNotFound", 'persistentvolumeclaim "{claim}" not found')
 EPHEMERAL_CLAIM_MISSING = Reason(
@@ -56,20 +56,6 @@ class ClaimUse(NamedTuple):
     name: str
     #: Whether the claim must be owned by the pod.
     ephemeral: bool
-
-
-class ClaimRequirements(NamedTuple):
-    """What a claim requires of a volume."""
-
-    class_name: str
-    #: In units of 10^-9 bytes; None: not specified.
-    size: int | None
-    access_modes: frozenset[str]
-    volume_mode: str
-    attributes_class: str
-    selector: Selector | None
-    #: Why the selector is invalid.
-    problem: str = ""
 
 
 class BoundVolume(NamedTuple):
@@ -112,17 +98,8 @@ class Claim(NamedTuple):
 
 
 def uses_of(pod: PodInfo) -> list[ClaimUse]:
-    found = []
-    for volume in pod.pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            found.append(ClaimUse(volume.persistent_volume_claim.claim_name, ephemeral=False))
-        elif volume.ephemeral is not None:
-            found.append(ClaimUse(f"{pod.pod.metadata.name}-{volume.name}", ephemeral=True))
-    return found
-
-
-def is_fully_bound(claim: PersistentVolumeClaim) -> bool:
-    return bool(claim.spec.volume_name) and BIND_COMPLETED in claim.metadata.annotations
+    uses = (ClaimUse(claim_name(pod.pod, one), is_ephemeral(one)) for one in pod.pod.spec.volumes)
+    return [use for use in uses if use.name]
 
 
 def claims_of(pod: PodInfo, cluster: ClusterState, volumes: Volumes) -> list[Claim] | Status:
@@ -182,7 +159,7 @@ def _is_delayed(claim: PersistentVolumeClaim, cluster: ClusterState) -> bool | S
         return False
     if storage_class.volume_binding_mode is None:
         return error(f'VolumeBindingMode not set for StorageClass "{name}"')
-    return storage_class.volume_binding_mode == _WAITS
+    return waits_for_consumer(storage_class)
 
 
 # -- bound claims ------------------------------------------------------------------------------------------------------
@@ -234,29 +211,3 @@ def _delayed_claim(claim: PersistentVolumeClaim, volumes: Volumes) -> DelayedCla
         selected_node=claim.metadata.annotations.get(SELECTED_NODE),
         held=volumes.held_for(claim, wanted),
     )
-
-
-def wanted_by(claim: PersistentVolumeClaim) -> ClaimRequirements:
-    spec = claim.spec
-    selector, problem = None, ""
-    if spec.selector is not None:
-        try:
-            selector = compile_label_selector(spec.selector)
-        except SelectorError as e:
-            key = f"{claim.metadata.namespace}/{claim.metadata.name}"
-            problem = f"error creating internal label selector for claim: {key}: {e}"
-    return ClaimRequirements(
-        class_name=class_name_of(claim),
-        size=size_in(spec.resources.requests),
-        access_modes=frozenset(spec.access_modes),
-        volume_mode=spec.volume_mode or "Filesystem",
-        attributes_class=spec.volume_attributes_class_name or "",
-        selector=selector,
-        problem=problem,
-    )
-
-
-def size_in(amounts: ResourceList) -> int | None:
-    """The requested storage in units of 10^-9 bytes."""
-    amount = amounts.get(_STORAGE)
-    return None if amount is None else parse_quantity(amount)

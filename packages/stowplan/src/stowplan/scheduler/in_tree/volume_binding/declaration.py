@@ -14,18 +14,12 @@ from stowplan.kube.api.types import (
     PersistentVolumeClaim,
     StorageClass,
 )
+from stowplan.kube.claims.annotations import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, STORAGE_CLASS
 from stowplan.kube.config.config_errors import invalid
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import INT64, Pointer, Slice, Struct, documented, kind
-from stowplan.scheduler.in_tree.common.annotations import (
-    AZURE_RESOURCE_GROUP,
-    BIND_COMPLETED,
-    BOUND_BY_CONTROLLER,
-    MIGRATED_PLUGINS,
-    SELECTED_NODE,
-    STORAGE_CLASS,
-)
+from stowplan.scheduler.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS
 from stowplan.scheduler.in_tree.common.args import (
     MAX_CUSTOM_PRIORITY_SCORE,
     SHAPE_POINT,

@@ -21,6 +21,8 @@ from stowplan.kube.api.types import (
     StorageClass,
     VolumeNodeAffinity,
 )
+from stowplan.kube.claims.annotations import BIND_COMPLETED, SELECTED_NODE
+from stowplan.kube.claims.claim_terms import ClaimRequirements, class_name_of, is_fully_bound, size_in, wanted_by
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.framework.explanations.changes import Change, Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
@@ -28,19 +30,13 @@ from stowplan.scheduler.framework.explanations.formatting import count, joined, 
 from stowplan.scheduler.framework.explanations.inspection import Inspection
 from stowplan.scheduler.framework.explanations.remedy import Remedy
 from stowplan.scheduler.framework.status import Reason, Status
-from stowplan.scheduler.in_tree.common.annotations import BIND_COMPLETED, SELECTED_NODE
-from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 from stowplan.scheduler.in_tree.volume_binding.claims import (
     BoundVolume,
     Claim,
-    ClaimRequirements,
     DelayedClaim,
     affinity_of,
     compiled,
-    is_fully_bound,
-    size_in,
     uses_of,
-    wanted_by,
 )
 from stowplan.scheduler.in_tree.volume_binding.judging import (
     AFFINITY_MISMATCH,

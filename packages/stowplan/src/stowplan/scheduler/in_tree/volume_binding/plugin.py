@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.kube.api.types import CSIDriver, PersistentVolume, Pod, StorageClass
+from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.assumed_objects import AssumeError
@@ -42,14 +43,7 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.requests import Steps
 from stowplan.scheduler.framework.status import SKIP, Status, error, unresolvable
-from stowplan.scheduler.in_tree.volume_binding.claims import (
-    Claim,
-    DelayedClaim,
-    PodClaims,
-    claims_of,
-    compiled,
-    is_fully_bound,
-)
+from stowplan.scheduler.in_tree.volume_binding.claims import Claim, DelayedClaim, PodClaims, claims_of, compiled
 from stowplan.scheduler.in_tree.volume_binding.declaration import DECLARATION, VolumeBindingArgs
 from stowplan.scheduler.in_tree.volume_binding.hints import events
 from stowplan.scheduler.in_tree.volume_binding.judging import NO_VOLUME, ClaimJudgement, Judge, migrated_nodes

@@ -8,11 +8,11 @@ from __future__ import annotations
 from msgspec import field
 from msgspec.structs import replace
 
-from stowplan.kube.api.meta import reference_to
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.kube.claims.annotations import SELECTED_NODE
+from stowplan.kube.claims.claim_terms import bound_to
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
-from stowplan.scheduler.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
 
 
 class Binding(PlainStruct):
@@ -53,19 +53,3 @@ def give_back(reserved: Reserved, assumed: AssumedObjects) -> None:
         assumed.forget(binding.volume)
     for claim in reserved.provisions:
         assumed.forget(claim)
-
-
-def bound_to(volume: PersistentVolume, claim: PersistentVolumeClaim) -> PersistentVolume:
-    """The volume, bound to the claim; unchanged if it already is."""
-    reference, metadata = volume.spec.claim_ref, volume.metadata
-    wanted = claim.metadata.namespace, claim.metadata.name, claim.metadata.uid
-    if reference is not None and (reference.namespace, reference.name, reference.uid) == wanted:
-        return volume
-    held = (
-        reference is not None
-        and (reference.namespace, reference.name) == wanted[:2]
-        and reference.uid in ("", claim.metadata.uid)
-    )
-    if not held and BOUND_BY_CONTROLLER not in metadata.annotations:
-        metadata = replace(metadata, annotations={**metadata.annotations, BOUND_BY_CONTROLLER: "yes"})
-    return replace(volume, metadata=metadata, spec=replace(volume.spec, claim_ref=reference_to(claim)))

@@ -25,12 +25,12 @@ from msgspec import field
 from stowplan.kube.api.meta import ObjectReference
 from stowplan.kube.api.selectors import NodeSelectorMatcher
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.kube.claims.claim_terms import ClaimRequirements, class_name_of, is_free, size_in
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Rows
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
-from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements, affinity_of, size_in
+from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 
 #: No volume.
@@ -46,15 +46,6 @@ _MAX_CHANGES = 64
 _MAX_GONE = 1000
 #: Number of rows from which a selector counts as wide.
 _WIDE = 64
-
-
-def is_free(volume: PersistentVolume) -> bool:
-    """Whether the volume is available to any claim."""
-    return (
-        volume.spec.claim_ref is None
-        and volume.status.phase == "Available"
-        and volume.metadata.deletion_timestamp is None
-    )
 
 
 #: Free volumes by class; bound or reserved ones do not matter to other claims.

@@ -16,14 +16,15 @@ import msgspec
 
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
+from stowplan.kube.claims.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
+from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.scheduler.cluster.in_flight import is_older
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.requests import Done, Key, Outcome, Patch, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Status, error
-from stowplan.scheduler.in_tree.common.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
-from stowplan.scheduler.in_tree.volume_binding.claims import is_fully_bound, usable_where
+from stowplan.scheduler.in_tree.volume_binding.claims import usable_where
 from stowplan.scheduler.in_tree.volume_binding.judging import Judge
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved

@@ -1,8 +1,8 @@
 """VolumeZone's declaration."""
 
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.kube.claims.annotations import STORAGE_CLASS
 from stowplan.kube.config.declaration import EnabledByDefault, PluginDeclaration
-from stowplan.scheduler.in_tree.common.annotations import STORAGE_CLASS
 
 DECLARATION = PluginDeclaration(
     name="VolumeZone",

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
+from stowplan.kube.claims.claim_terms import class_name_of
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
@@ -26,7 +27,6 @@ from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreFilterPlugin
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, unresolvable
-from stowplan.scheduler.in_tree.common.volume_claims import class_name_of
 from stowplan.scheduler.in_tree.volume_zone.declaration import DECLARATION
 from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, events, zones_of
 

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.selectors import compile_label_selector
+from stowplan.kube.claims.claim_terms import ClaimRequirements
 from stowplan.scheduler.in_tree.volume_binding import volumes as module
-from stowplan.scheduler.in_tree.volume_binding.claims import ClaimRequirements
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.plugin import VolumeBinding
 from stowplan.scheduler.in_tree.volume_binding.volumes import NONE, Volumes
