@@ -2,6 +2,8 @@
 
     agree({"web": deployment}, [Scale(3), RollOut({"template": template(200)})])
 
+A change with `seconds` is undone after that time, by `undo`; the scenario's event says so as well.
+
 Pods start `STARTUP` seconds after their creation; the workloads change every `BETWEEN` seconds. A test
 of another kind of change passes its own, with `event` (the scenario's) and `apply` (to the embedded cluster).
 
@@ -140,6 +142,8 @@ class Embedded:
     def __init__(self, workloads, *, nodes=1, termination=0):
         self.cluster = LiveCluster()
         self._termination = termination
+        #: (when, change)
+        self._undone = []
         for number in range(1, nodes + 1):
             self.cluster.add_node(f"node-{number}")
         for name, manifest in workloads.items():
@@ -168,6 +172,8 @@ class Embedded:
 
     def apply(self, change):
         change.apply(self.cluster)
+        if getattr(change, "seconds", None):
+            self._undone.append((self.passed + change.seconds, change))
         self._settle()
 
     def moments(self, until):
@@ -175,9 +181,14 @@ class Embedded:
         while True:
             starts = [created(pod) + STARTUP for pod in self.cluster.pods() if is_pending(pod)]
             starts += [ends(pod, self._termination) for pod in self._terminating()]
+            starts += [when for when, _ in self._undone]
             due = self.cluster.loop.next_due()
             at = min([until, *starts, *([] if due is None else [due - START])])
             self.cluster.now = max(self.cluster.now, START + at)
+            for when, change in self._undone:
+                if when <= self.passed:
+                    change.undo(self.cluster)
+            self._undone = [(when, change) for when, change in self._undone if when > self.passed]
             for pod in self.cluster.pods():
                 if is_pending(pod) and created(pod) + STARTUP <= self.passed:
                     self.cluster.set_pod(pod["metadata"]["name"])

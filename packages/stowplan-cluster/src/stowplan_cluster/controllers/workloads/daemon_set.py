@@ -1,8 +1,6 @@
-"""DaemonSets: one pod per eligible node.
+"""DaemonSets: one pod per eligible node (`reconcile.daemon_sets`).
 
-Each pod is created for a node by a required affinity to the node's name; the scheduler binds it. A rolling update
-deletes old pods while at most maxUnavailable nodes lack an available pod, or, with maxSurge, creates the new pod next
-to the old one first.
+Each pod is created for a node by a required affinity to the node's name; the scheduler binds it.
 
 A reconcile iterates over all nodes, but answers per node are cached (`daemon_nodes.py`), and heartbeats do not trigger
 it.
@@ -14,18 +12,16 @@ Upstream: pkg/controller/daemon.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec import field
 
-from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.workloads.daemon_nodes import (
     NODES,
     Demands,
@@ -40,23 +36,24 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     subject_of,
 )
 from stowplan_cluster.controllers.workloads.revisions import REVISION_HASH, RevisionHistory
-from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, next_availability
+from stowplan_cluster.reconcile.daemon_sets import (
+    Backoff,
+    DaemonPod,
+    OnNode,
+    Plan,
+    in_order,
+    of_missing_node,
+    plan_node,
+    plan_update,
+)
+from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod, next_availability
 from stowplan_cluster.reconcile.views import DAEMON_SETS, DaemonSet, Key
 
 #: Maximum number of pods created, and of pods deleted, per reconcile.
 BURST = 50
 
-#: Delay before a failed pod is replaced; doubles up to the limit.
-FAILED_POD_BACKOFF_SECONDS = 1.0
-FAILED_POD_BACKOFF_LIMIT_SECONDS = 900.0
-
 #: Status fields that are present even if 0.
 _KEPT = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
-
-
-class _Backoff(PlainStruct):
-    delay: float
-    since: float
 
 
 class _Memory(PlainStruct):
@@ -65,7 +62,7 @@ class _Memory(PlainStruct):
     generation: int
     demands: Demands
     #: By name of the node on which daemon pods fail.
-    backoff: dict[str, _Backoff] = field(default_factory=dict)
+    backoff: dict[str, Backoff] = field(default_factory=dict)
 
 
 class DaemonSetController:
@@ -98,13 +95,15 @@ class DaemonSetController:
             daemon_set, daemon_set.spec.template, known, collisions=daemon_set.status.get("collisionCount", 0)
         )
         hashed = revision.metadata.labels.get(REVISION_HASH, "")
-        rollout = _Rollout(daemon_set, pods, hashed, self._nodes, self._memory_of(daemon_set), self._client.now)
-        plan = rollout.plan()
+        memory = self._memory_of(daemon_set)
+        nodes = self._on_nodes(daemon_set, memory.demands, pods, hashed)
+        plan = self._plan(daemon_set, memory, nodes)
         try:
-            self._carry_out(daemon_set, plan, hashed)
+            self._carry_out(daemon_set, plan, pods, hashed)
         finally:
             # Update the status even if creates or deletes failed.
-            self._client.update_status(stored, rollout.status(collisions))
+            existing = [node for name, node in nodes.items() if name in self._nodes.known]
+            self._client.update_status(stored, _status(daemon_set, existing, collisions))
         in_use = {hashed, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
         limit = daemon_set.spec.revision_history_limit
         self._history.truncate(
@@ -121,185 +120,80 @@ class DaemonSetController:
         memory.demands.forget_others(self._nodes.known)
         return memory
 
-    def _carry_out(self, daemon_set: DaemonSet, plan: _Plan, hashed: str) -> None:
-        for event_type, reason, message in plan.events:
-            self._client.events.record(subject_of(daemon_set), event_type, reason, message)
-        for node in plan.create[:BURST]:
-            self._control.create(daemon_set, _pod_for(daemon_set, self._memories[daemon_set.key].demands, node, hashed))
-        for pod in plan.delete[:BURST]:
-            self._control.delete(daemon_set, pod)
-
-
-class _Plan(PlainStruct):
-    #: Names of nodes.
-    create: list[str] = field(default_factory=list)
-    delete: list[Pod] = field(default_factory=list)
-    #: (type, reason, message)
-    events: list[tuple[str, str, str]] = field(default_factory=list)
-    #: Seconds until the next reconcile.
-    waits: list[float] = field(default_factory=list)
-
-
-class _Rollout:
-    """One reconcile of a DaemonSet's pods on all nodes."""
-
-    def __init__(
-        self, daemon_set: DaemonSet, pods: Sequence[Pod], hashed: str, nodes: Nodes, memory: _Memory, now: float
-    ) -> None:
-        self._set = daemon_set
-        self._hash = hashed
-        self._nodes = nodes
-        self._memory = memory
-        self._now = now
-        self._plan = _Plan()
-        self._pods: dict[str, list[Pod]] = {}
-        for pod in sorted(pods, key=lambda pod: (not pod.spec.node_name, pod.created, pod.name)):
+    def _on_nodes(self, daemon_set: DaemonSet, demands: Demands, pods: Sequence[Pod], hashed: str) -> dict[str, OnNode]:
+        """Nodes that have a pod or should have one; deleted nodes should have none."""
+        seconds, now = daemon_set.spec.min_ready_seconds, self._client.now
+        mine: dict[str, list[DaemonPod]] = {}
+        for pod in pods:
             node = target_node(pod)
             if node and not (pod.finished and pod.terminating):
-                self._pods.setdefault(node, []).append(pod)
+                one = DaemonPod(
+                    key=_key(pod),
+                    updated=pod.labels.get(REVISION_HASH) == hashed,
+                    ready=pod.ready,
+                    available=pod.available(seconds, now),
+                    phase=pod.phase,
+                    terminating=pod.terminating,
+                    assigned=bool(pod.spec.node_name),
+                    created=pod.created,
+                )
+                mine.setdefault(node, []).append(one)
+        found = {}
+        known = self._nodes.known
+        for name in dict.fromkeys([*known, *mine]):
+            should_run, may_stay = demands.on(known[name]) if name in known else (False, False)
+            if should_run or name in mine:
+                found[name] = OnNode(in_order(mine.get(name, ())), should_run, may_stay)
+        return found
 
-    def plan(self) -> _Plan:
-        for name, node in self._nodes.known.items():
-            should_run, may_stay = self._memory.demands.on(node)
-            self._plan_node(name, should_run, may_stay)
-        for name in self._pods.keys() - self._nodes.known.keys():
-            # Unscheduled pods of deleted nodes, which no scheduler can place; scheduled ones are deleted with their
-            # node.
-            self._plan.delete += [one for one in self._pods[name] if not one.spec.node_name and not one.terminating]
-        settled = not self._plan.create and not self._plan.delete
-        if settled and self._set.spec.update_strategy.type == "RollingUpdate":
-            self._plan_update()
-        return self._plan
-
-    def _plan_node(self, name: str, should_run: bool, may_stay: bool) -> None:
-        pods = self._pods.get(name)
-        if should_run and not pods:
-            self._plan.create.append(name)
-        elif pods and not may_stay:
-            self._plan.delete += [pod for pod in pods if not pod.terminating]
-        elif pods:
-            running = [pod for pod in pods if not pod.terminating and not self._is_over(name, pod)]
-            if self._surges:
-                self._plan_surging_node(name, should_run, running)
+    def _plan(self, daemon_set: DaemonSet, memory: _Memory, nodes: Mapping[str, OnNode]) -> Plan:
+        plan, strategy = Plan(), daemon_set.spec.update_strategy
+        for name, node in nodes.items():
+            if name in self._nodes.known:
+                plan_node(plan, name, node, strategy, memory.backoff.get(name), self._client.now)
             else:
-                self._plan.delete += running[1:]
+                plan.delete += of_missing_node(node.pods)
+        memory.backoff |= plan.backoffs
+        if not plan.create and not plan.delete:
+            update = plan_update(strategy, nodes, sum(node.should_run for node in nodes.values()), 0)
+            plan.create, plan.delete = update.create, update.delete
+        return plan
 
-    def _is_over(self, node: str, pod: Pod) -> bool:
-        """Whether the pod has ended; plans its deletion, for failed pods after a backoff."""
-        where = f"daemon pod {pod.metadata.namespace}/{pod.name} on node {node}"
-        if pod.phase == SUCCEEDED:
-            message = f"Found succeeded {where}, will try to delete it"
-            self._plan.events.append((NORMAL, "SucceededDaemonPod", message))
-            self._plan.delete.append(pod)
-        elif pod.phase == FAILED and self._may_replace_failed(node):
-            self._plan.events.append((WARNING, "FailedDaemonPod", f"Found failed {where}, will try to kill it"))
-            self._plan.delete.append(pod)
-        return pod.finished
+    def _carry_out(self, daemon_set: DaemonSet, plan: Plan, pods: Sequence[Pod], hashed: str) -> None:
+        for event in plan.events:
+            self._client.events.record(subject_of(daemon_set), *event)
+        for node in plan.create[:BURST]:
+            self._control.create(daemon_set, _pod_for(daemon_set, self._memories[daemon_set.key].demands, node, hashed))
+        by_key = {_key(pod): pod for pod in pods} if plan.delete else {}
+        for key in plan.delete[:BURST]:
+            self._control.delete(daemon_set, by_key[key])
 
-    def _may_replace_failed(self, node: str) -> bool:
-        backoff = self._memory.backoff.get(node)
-        if backoff is None or self._now - backoff.since > 2 * FAILED_POD_BACKOFF_LIMIT_SECONDS:
-            self._memory.backoff[node] = _Backoff(FAILED_POD_BACKOFF_SECONDS, self._now)
-            return True
-        left = backoff.since + backoff.delay - self._now
-        if left > 0:
-            self._plan.waits.append(left)
-            return False
-        delay = min(2 * backoff.delay, FAILED_POD_BACKOFF_LIMIT_SECONDS)
-        self._memory.backoff[node] = _Backoff(delay, self._now)
-        return True
 
-    def _plan_surging_node(self, name: str, should_run: bool, running: Sequence[Pod]) -> None:
-        """Keep at most one old and one new pod; delete the old one when the new one is available."""
-        if not running and should_run:
-            self._plan.create.append(name)
-        old = [pod for pod in running if not self._is_updated(pod)]
-        new = [pod for pod in running if self._is_updated(pod)]
-        self._plan.delete += [*old[1:], *new[1:]]
-        if old and new and (not old[0].ready or self._available(new[0])):
-            self._plan.delete.append(old[0])
+def _key(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.name}"
 
-    # Updates
 
-    def _plan_update(self) -> None:
-        desired = [name for name, node in self._nodes.known.items() if self._memory.demands.on(node).should_run]
-        rolling = self._set.spec.update_strategy.rolling_update
-        surge = share(rolling.max_surge, len(desired), round_up=True)
-        unavailable = share(rolling.max_unavailable, len(desired), round_up=True)
-        if surge:
-            self._plan_surge(surge, frozenset(desired))
-        else:
-            self._plan_replacement(max(unavailable, 1), desired)
-
-    def _plan_replacement(self, max_unavailable: int, desired: Sequence[str]) -> None:
-        missing = 0
-        candidates: list[Pod] = []
-        for name in dict.fromkeys([*desired, *self._pods]):
-            new, old = self._new_and_old(name)
-            if new is not None:
-                missing += not self._available(new)
-            elif old is None:
-                missing += 1
-            elif not self._available(old):
-                missing += 1
-                self._plan.delete.append(old)
-            else:
-                candidates.append(old)
-        self._plan.delete += candidates[: max(0, max_unavailable - missing)]
-
-    def _plan_surge(self, max_surge: int, desired: frozenset[str]) -> None:
-        surging = 0
-        candidates: list[str] = []
-        for name in self._pods:
-            new, old = self._new_and_old(name)
-            if old is None or name not in desired:
-                continue
-            if new is not None:
-                surging += not self._available(new)
-            elif self._available(old):
-                candidates.append(name)
-            else:
-                self._plan.create.append(name)
-        self._plan.create += candidates[: max(0, max_surge - surging)]
-
-    def _new_and_old(self, node: str) -> tuple[Pod | None, Pod | None]:
-        pods = [pod for pod in self._pods.get(node, ()) if not pod.terminating]
-        new = next((pod for pod in pods if self._is_updated(pod)), None)
-        old = next((pod for pod in pods if not self._is_updated(pod)), None)
-        return new, old
-
-    @property
-    def _surges(self) -> bool:
-        strategy = self._set.spec.update_strategy
-        return strategy.type == "RollingUpdate" and share(strategy.rolling_update.max_surge, 1, round_up=True) > 0
-
-    def _is_updated(self, pod: Pod) -> bool:
-        return pod.labels.get(REVISION_HASH) == self._hash
-
-    def _available(self, pod: Pod) -> bool:
-        return pod.available(self._set.spec.min_ready_seconds, self._now)
-
-    def status(self, collisions: int) -> JsonObject:
-        """The status as observed before the plan was executed."""
-        counts = dict.fromkeys((*_KEPT, "updatedNumberScheduled", "numberAvailable"), 0)
-        for name, node in self._nodes.known.items():
-            pods = self._pods.get(name)
-            if not self._memory.demands.on(node).should_run:
-                counts["numberMisscheduled"] += bool(pods)
-                continue
-            counts["desiredNumberScheduled"] += 1
-            if pods:
-                counts["currentNumberScheduled"] += 1
-                counts["numberReady"] += pods[0].ready
-                counts["numberAvailable"] += self._available(pods[0])
-                counts["updatedNumberScheduled"] += self._is_updated(pods[0])
-        status = {
-            "observedGeneration": self._set.metadata.generation,
-            **counts,
-            "numberUnavailable": counts["desiredNumberScheduled"] - counts["numberAvailable"],
-            "collisionCount": collisions,
-        }
-        return {name: value for name, value in status.items() if value or name in _KEPT}
+def _status(daemon_set: DaemonSet, nodes: Sequence[OnNode], collisions: int) -> JsonObject:
+    """The status as observed before the plan was executed."""
+    counts = dict.fromkeys((*_KEPT, "updatedNumberScheduled", "numberAvailable"), 0)
+    for node in nodes:
+        if not node.should_run:
+            counts["numberMisscheduled"] += bool(node.pods)
+            continue
+        counts["desiredNumberScheduled"] += 1
+        if node.pods:
+            first = node.pods[0]
+            counts["currentNumberScheduled"] += 1
+            counts["numberReady"] += first.ready
+            counts["numberAvailable"] += first.available
+            counts["updatedNumberScheduled"] += first.updated
+    status = {
+        "observedGeneration": daemon_set.metadata.generation,
+        **counts,
+        "numberUnavailable": counts["desiredNumberScheduled"] - counts["numberAvailable"],
+        "collisionCount": collisions,
+    }
+    return {name: value for name, value in status.items() if value or name in _KEPT}
 
 
 def _pod_for(daemon_set: DaemonSet, demands: Demands, node: str, hashed: str) -> JsonObject:

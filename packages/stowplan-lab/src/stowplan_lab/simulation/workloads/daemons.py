@@ -1,32 +1,28 @@
-"""Model the DaemonSet controller: one pod for each node that matches its template, which cannot go to another node.
+"""A DaemonSet in virtual time: which pods it creates and deletes is decided by `reconcile.daemon_sets`.
 
-A lost pod is recreated once it is gone, and a node that becomes eligible gets its pod then. A rollout replaces pods
-node by node: with `maxUnavailable`, at most that many nodes have no available pod; with `maxSurge`, that many have the
-new pod in addition to the old one, which is deleted when the new one is available. Pods that are not available are
-replaced first, and immediately.
-
-Upstream: pkg/controller/daemon (daemon_controller.go, update.go).
+A change of a node, or of a pod, looks at this node alone. A lost pod is recreated once it is gone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any
 
-from stowplan.kube.api.daemon_pods import node_of, tied_to, tolerating, wanted_on
+from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.daemon_pods import may_stay, node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.types import Node, Pod
-from stowplan.kube.api.whole_numbers import share
+from stowplan.kube.api.types import Node
+from stowplan_cluster.reconcile.daemon_sets import DaemonPod, OnNode, Plan, of_missing_node, plan_node, plan_update
+from stowplan_cluster.reconcile.views import UpdateStrategy
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import UPDATED, Template, named_pod
-from stowplan_lab.simulation.workloads.revisions import ON_DELETE, REVISION, Revisions
+from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, named_pod
+from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
 
 #: A pod whose node was removed while it was pending.
 NODE_GONE = "deleted"
-#: Seconds between checks whether an old pod is gone.
-_AGAIN = 1.0
 
 
 class DaemonSetController:
@@ -35,30 +31,44 @@ class DaemonSetController:
     def __init__(self, context: SimulationContext, template: Template) -> None:
         self._context = context
         self._revisions = Revisions(template, REVISION)
+        #: Node -> (should run, may stay).
+        self._eligible: dict[str, tuple[bool, bool]] = {}
+        #: The number of nodes that should run a pod.
+        self._desired = 0
+        #: Node -> UIDs of its pods.
+        self._pods: dict[str, dict[str, None]] = {}
+        #: As seen last: nodes that do not have just what they should, and those of them with outdated pods.
+        self._unsettled: dict[str, OnNode] = {}
+        self._outdated: set[str] = set()
+        #: When to look again -> at which nodes.
+        self._due: dict[float, set[str]] = {}
         self._turn_to(template)
         name = template.pod.metadata.name
         self._owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True)
         self._made = 0
-        #: Node -> UID of its pod, and of the one that will replace it.
-        self._pods: dict[str, str] = {}
-        self._surging: dict[str, str] = {}
 
     def begin(self) -> None:
-        for node in self._context.store.list(Node):
-            self._look_at(node.metadata.name)
+        self._judge_all()
         self._context.time.watch(self)
 
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
         revisions = self._revisions
         self._turn_to(revisions.turn_to(template) if template else revisions.restart(self._context.now))
-        self._advance()
+        self._judge_all()
+
+    def _judge_all(self) -> None:
+        nodes = self._context.store.list(Node)
+        for node in nodes:
+            self._judge(node)
+        self._reconcile({node.metadata.name for node in nodes} | self._pods.keys())
 
     def _turn_to(self, template: Template) -> None:
         self._template = template
+        self._strategy = template.update or UpdateStrategy()
         self._pod = tolerating(self._revisions.pod(self._revisions.current))
 
-    # -- nodes --------------------------------------------------------------------------------------------------------
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def changed(self, change: Change[Any]) -> None:
         new: Any = change.new
@@ -66,103 +76,135 @@ class DaemonSetController:
         if type(old if new is None else new) is not Node:
             return
         if new is None:
-            self._context.soon(partial(self._forget, old.metadata.name))
+            self._desired -= self._eligible.pop(old.metadata.name, (False, False))[0]
         elif old is None or (old.spec.taints, old.metadata.labels) != (new.spec.taints, new.metadata.labels):
-            self._context.soon(partial(self._look_at, new.metadata.name))
-
-    def _look_at(self, name: str) -> None:
-        """Create the node's pod, if it is eligible and has none."""
-        if name in self._pods:
+            self._judge(new)
+        else:
             return
-        node = self._context.store.find(Node, "", name)
-        if node is not None and wanted_on(self._pod, node):
-            self._pods[name] = self._make(name)
+        self._look_at(self._context.now, (old if new is None else new).metadata.name)
 
-    def _forget(self, node: str) -> None:
-        """The node was removed: its pods, if they were pending, cannot be scheduled."""
-        for pods in (self._pods, self._surging):
-            entry = self._context.ledger.of(pods.pop(node, ""))
-            if entry is not None:
-                self._context.delete(entry, NODE_GONE, at_once=True)
-        self._advance()
+    def _judge(self, node: Node) -> None:
+        """Whether the node should have a pod."""
+        name = node.metadata.name
+        before = self._eligible.get(name, (False, False))
+        self._eligible[name] = wanted_on(self._pod, node), may_stay(self._pod, node)
+        self._desired += self._eligible[name][0] - before[0]
 
-    # -- pods ---------------------------------------------------------------------------------------------------------
-
-    def _make(self, node: str) -> str:
-        self._made += 1
-        name = f"{self._pod.metadata.name}-{self._made}"
-        pod = tied_to(named_pod(self._pod, self._template.workload, name, owner=self._owner), node)
-        on_change = None if self._template.update is None else self._changed
-        self._context.arrive(pod, Origin(workload=self._template.workload, owner=self, on_change=on_change))
-        return pod.metadata.uid
-
-    def _changed(self, entry: Entry) -> None:
-        self._context.later(self._context.models.controller_delay + self._template.min_ready, self._advance)
+    def lost(self, entry: Entry) -> None:
+        """It is about to be deleted."""
+        self._look_later(_node(entry))
 
     def finished(self, entry: Entry) -> None:
         """Never happens without a lifetime."""
 
-    def lost(self, entry: Entry) -> None:
-        if self._context.models.controllers:
-            self._context.later(self._context.models.controller_delay, partial(self._replace, entry.pod))
-
-    def _replace(self, pod: Pod) -> None:
-        """Recreate the node's pod when the old one is gone."""
-        uid, node = pod.metadata.uid, node_of(pod.spec.affinity)
-        if self._surging.get(node) == uid:
-            del self._surging[node]
-        elif self._pods.get(node) == uid:
-            if self._context.ledger.of(uid) is not None:
-                self._context.later(_AGAIN, partial(self._replace, pod))
+    def _changed(self, entry: Entry) -> None:
+        """The pod has started or stopped, or is gone."""
+        node, uid, context = _node(entry), entry.pod.metadata.uid, self._context
+        if uid not in self._pods.get(node, ()):
+            # It would have started now.
+            return
+        if context.ledger.of(uid) is not None:
+            if self._template.update is None:
                 return
+        elif context.models.controllers:
+            self._forget(node, uid)
+        self._look_later(node)
+        if self._template.min_ready and entry.starts <= context.now:
+            self._look_later(node, self._template.min_ready)
+
+    def _forget(self, node: str, uid: str) -> None:
+        del self._pods[node][uid]
+        if not self._pods[node]:
             del self._pods[node]
-            if node in self._surging:
-                self._pods[node] = self._surging.pop(node)
-            self._look_at(node)
-        self._advance()
 
-    # -- rollouts ------------------------------------------------------------------------------------------------------
+    def _look_later(self, node: str, seconds: float = 0.0) -> None:
+        self._look_at(self._context.now + self._context.models.controller_delay + seconds, node)
 
-    def _advance(self) -> None:
-        strategy = self._template.update
-        if strategy is None or strategy.type == ON_DELETE:
+    def _look_at(self, at: float, node: str) -> None:
+        if at not in self._due:
+            self._due[at] = set()
+            self._context.time.at(at, Call(partial(self._look, at)))
+        self._due[at].add(node)
+
+    def _look(self, at: float) -> None:
+        self._reconcile(self._due.pop(at))
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def _reconcile(self, nodes: Collection[str]) -> None:
+        plan = Plan()
+        for name in sorted(nodes):
+            node = self._see(name)
+            if name in self._eligible:
+                plan_node(plan, name, node, self._strategy, None, self._context.now)
+            else:
+                plan.delete += of_missing_node(node.pods)
+        if self._outdated and not plan.create and not plan.delete:
+            settled = len(self._pods) - sum(name in self._pods for name in self._unsettled)
+            plan = plan_update(self._strategy, self._unsettled, self._desired, settled)
+        for name in plan.create:
+            self._make(name)
+        for uid in plan.delete:
+            self._delete(uid)
+
+    def _see(self, name: str) -> OnNode:
+        """The node as it is now; remembers what an update has to know of it."""
+        node = self._on_node(name)
+        self._unsettled.pop(name, None)
+        self._outdated.discard(name)
+        if not self._is_settled(node):
+            self._unsettled[name] = node
+            if node.new_and_old()[1] is not None:
+                self._outdated.add(name)
+        return node
+
+    def _is_settled(self, node: OnNode) -> bool:
+        if self._template.update is None and len(node.pods) == 1:
+            # Nothing follows from whether it is available.
+            return node.may_stay and not node.pods[0].terminating
+        return node.is_settled
+
+    def _on_node(self, name: str) -> OnNode:
+        should_run, stays = self._eligible.get(name, (False, False))
+        pods = [pod for uid in self._pods.get(name, ()) if (pod := self._seen(uid)) is not None]
+        if stays and not pods and name in self._pods:
+            # The API server has rejected it, or it is gone and is not replaced.
+            pods = [DaemonPod(key="")]
+        return OnNode(pods, should_run, stays)
+
+    def _seen(self, uid: str) -> DaemonPod | None:
+        entry, now = self._context.ledger.of(uid), self._context.now
+        if entry is None:
+            return None
+        return DaemonPod(
+            key=uid,
+            updated=self._revisions.of(entry) == self._revisions.current,
+            ready=entry.starts <= now,
+            available=entry.starts + self._template.min_ready <= now,
+            terminating=bool(entry.why),
+            assigned=bool(entry.node),
+            created=entry.arrived,
+        )
+
+    def _make(self, node: str) -> None:
+        self._made += 1
+        name = f"{self._pod.metadata.name}-{self._made}"
+        pod = tied_to(named_pod(self._pod, self._template.workload, name, owner=self._owner), node)
+        self._pods.setdefault(node, {})[pod.metadata.uid] = None
+        self._context.arrive(pod, Origin(workload=self._template.workload, owner=self, on_change=self._changed))
+        self._see(node)
+        self._look_later(node)
+
+    def _delete(self, uid: str) -> None:
+        entry = self._context.ledger.of(uid)
+        if entry is None or entry.why:
             return
-        revisions, ledger = self._revisions, self._context.ledger
-        old = [node for node, uid in self._pods.items() if revisions.of(ledger.of(uid)) != revisions.current]
-        if not old:
-            return
-        rolling = strategy.rolling_update
-        surge = share(rolling.max_surge, len(self._pods), round_up=True)
-        if surge:
-            self._surge(old, surge)
-        else:
-            self._take_away(old, max(1, share(rolling.max_unavailable, len(self._pods), round_up=True)))
-
-    def _is_available(self, uid: str) -> bool:
-        return self._context.is_available(uid, self._template.min_ready)
-
-    def _take_away(self, old: list[str], most: int) -> None:
-        missing = [node for node, uid in self._pods.items() if not self._is_available(uid)]
-        useless, useful = _split(old, set(missing))
-        for node in (*useless, *useful[: max(0, most - len(missing))]):
-            entry = self._context.ledger.of(self._pods[node])
-            # Its node gets the new one when it is gone.
-            if entry is not None and not entry.why:
-                self._context.delete(entry, UPDATED)
-
-    def _surge(self, old: list[str], most: int) -> None:
-        for node in [node for node in old if self._is_available(self._surging.get(node, ""))]:
-            entry = self._context.ledger.of(self._pods[node])
-            self._pods[node] = self._surging.pop(node)
-            if entry is not None and not entry.why:
-                entry.origin = Origin(workload=self._template.workload)
-                self._context.delete(entry, UPDATED)
-            old.remove(node)
-        waiting = [node for node in old if node not in self._surging]
-        useless, useful = _split(waiting, {node for node in waiting if not self._is_available(self._pods[node])})
-        for node in (*useless, *useful[: max(0, most - len(self._surging) - len(useless))]):
-            self._surging[node] = self._make(node)
+        node = _node(entry)
+        missing, should_run = node not in self._eligible, self._eligible.get(node, (False, False))[0]
+        is_update = should_run and self._revisions.of(entry) != self._revisions.current
+        self._context.delete(entry, NODE_GONE if missing else UPDATED if is_update else SCALED_DOWN, at_once=missing)
+        self._see(node)
 
 
-def _split(nodes: list[str], apart: set[str]) -> tuple[list[str], list[str]]:
-    return [node for node in nodes if node in apart], [node for node in nodes if node not in apart]
+def _node(entry: Entry) -> str:
+    return node_of(entry.pod.spec.affinity)
