@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from stowplan.kube.api.quotas import CountedQuota
+from stowplan.kube.api.quotas import CountedPod, CountedQuota
 from stowplan_cluster.apiserver.store import Event, Store, Stored
 
 QUOTAS = "resourcequotas"
@@ -34,7 +34,7 @@ class QuotaUsage:
         stored = event.stored
         deleted = event.type == "DELETED"
         if stored.resource == "pods" and stored.namespace in self._quotas:
-            pod = None if deleted else stored.to_dict()
+            pod = None if deleted else CountedPod(stored.to_dict())
             for quota in self.within(stored.namespace):
                 quota.count(stored.name, pod)
         elif stored.resource == QUOTAS and deleted:
@@ -51,4 +51,4 @@ class QuotaUsage:
             return
         self._quotas.setdefault(stored.namespace, {})[stored.name] = quota
         for pod in self._store.list("pods", stored.namespace):
-            quota.count(pod.name, pod.to_dict())
+            quota.count(pod.name, CountedPod(pod.to_dict()))

@@ -24,9 +24,8 @@ from stowplan.kube.api.label_selectors import SelectorError
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Store
+from stowplan_cluster.reconcile.retries import delay_after
 
-BACKOFF_BASE_SECONDS = 0.005
-BACKOFF_LIMIT_SECONDS = 60.0
 EVERYTHING = "*"
 #: Limit of `settle`: two controllers that undo each other's work would never settle.
 SETTLE_LIMIT = 1_000_000
@@ -157,8 +156,7 @@ class Loop:
     def _delay_after_failure(self, item: Item) -> float:
         failures = self._failures.setdefault(item, _Failures())
         failures.count += 1
-        # Bound the exponent: it would overflow a float after a year of failures.
-        return min(BACKOFF_LIMIT_SECONDS, BACKOFF_BASE_SECONDS * 2.0 ** min(failures.count - 1, 32))
+        return delay_after(failures.count)
 
     def _log_once(self, item: Item, error: Exception) -> None:
         failures, message = self._failures[item], str(error)

@@ -52,6 +52,7 @@ from stowplan.scheduler.framework.runtime.registry import installed_plugins, loa
 from stowplan.ui.source_records import configuration_record
 from stowplan.ui.timeline_file import NAME as TIMELINE
 from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
+from stowplan_lab.simulation.admission import Admission
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec, Scenario
 from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
@@ -317,6 +318,7 @@ class Simulation:
         )
         time.halted = self._stopped
         self.context = context = SimulationContext(time, ledger, self.engine.state, scenario.models, self.seed)
+        self.admission = Admission(store, self._released)
         self.fleet = Fleet(context, scenario.cluster.groups)
         self.kubelets = Kubelets(context)
         self.budgets = BudgetController(context, self.kubelets)
@@ -327,6 +329,10 @@ class Simulation:
         self.autoscaler = Autoscaler(context, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
         self.faults = Faults(context, self.fleet, self.kubelets, drains)
 
+    def _released(self, pod: Pod) -> None:
+        entry = self.ledger.of(pod.metadata.uid)
+        self.context.refused.released(pod, "" if entry is None else entry.origin.workload)
+
     @property
     def now(self) -> float:
         """Seconds since the epoch, once it runs."""
@@ -335,12 +341,15 @@ class Simulation:
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
         scenario, context = self.scenario, self.context
-        objects, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
+        objects, quotas, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
         for note in (*self._early_notes, *notes):
             context.note(note)
         for name in _NAMESPACES:
             context.put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
         self._begin_with(objects)
+        if quotas:
+            self.admission.enforce(quotas)
+            self._time.watch(self.admission, first=True)
         for group in self.fleet.groups.values():
             for _ in range(group.spec.count):
                 self.fleet.add_to(group)
@@ -474,6 +483,7 @@ class Simulation:
         if self._timeline is not None:
             self._timeline.end(self._time.now)
         self.fleet.account()
+        self.context.refused.finish()
         self.ledger.finish()
         self._time.close()
         for framework in self.engine.frameworks.values():

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from stowplan.drivers.virtual_time.driver import Call, VirtualTime
-from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.api_errors import ApiError, Forbidden
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import timestamp
@@ -17,6 +17,7 @@ from stowplan_cluster.reconcile.pods import PENDING, RUNNING, Condition, PodSpec
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
 from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
+from stowplan_lab.simulation.workloads.refused_pods import RefusedPods
 
 
 class SimulationContext:
@@ -29,6 +30,7 @@ class SimulationContext:
         self.models = models
         self._seed = seed
         self.start = time.now
+        self.refused = RefusedPods(self)
         #: Notes for the user.
         self.notes: dict[str, None] = {}
 
@@ -60,12 +62,15 @@ class SimulationContext:
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def arrive(self, pod: Pod, origin: Origin) -> None:
-        """A pod arrives; one that the API server rejects is recorded as such."""
+        """A pod arrives. One that the API server rejects is recorded as such, or tried again by its controller."""
         self.ledger.expect(pod.metadata.uid, origin)
         try:
             self.time.write(Create(obj=pod))
         except ApiError as error:
-            self.ledger.refuse(pod, str(error))
+            if isinstance(error, Forbidden) and origin.owner is not None:
+                self.refused.put(origin.owner, pod, origin, str(error))
+            else:
+                self.ledger.refuse(pod, str(error))
 
     def delete(self, entry: Entry, why: str, *, at_once: bool = False) -> None:
         """Delete a pod; `at_once`: without a grace period, because there is no kubelet."""

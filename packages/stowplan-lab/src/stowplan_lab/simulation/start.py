@@ -17,9 +17,10 @@ from stowplan_lab.traces.trace import Trace, TraceError, open_trace
 
 def objects_at_start(
     spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]
-) -> tuple[list[ApiStruct], list[str]]:
-    """(objects except for groups of nodes, notes for the user); raises ScenarioError."""
+) -> tuple[list[ApiStruct], list[Mapping[str, Any]], list[str]]:
+    """(objects except for groups of nodes, ResourceQuotas, notes for the user); raises ScenarioError."""
     objects: list[ApiStruct] = []
+    quotas: list[Mapping[str, Any]] = []
     notes: list[str] = []
     if spec.files:
         try:
@@ -27,17 +28,19 @@ def objects_at_start(
         except LoadError as error:
             raise ScenarioError(*error.errors) from None
         objects += filed.objects
+        quotas += filed.quotas
         notes += filed.notes
     if spec.live or spec.kubeconfig or spec.context:
-        found, more = _live(spec, folder, kinds)
-        objects += found
-        notes += more
+        read = _live(spec, folder, kinds)
+        objects += read.objects
+        quotas += read.quotas
+        notes += read.notes
     if spec.trace is not None:
         try:
             objects += trace_of(spec.trace, folder).nodes()
         except TraceError as error:
             raise ScenarioError(f"cluster.trace: {error}") from None
-    return objects, notes
+    return objects, quotas, notes
 
 
 def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
@@ -46,7 +49,7 @@ def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
     return open_trace(str(options.pop("format", "")), options, folder)
 
 
-def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> tuple[Sequence[ApiStruct], Sequence[str]]:
+def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> Any:
     # The HTTP client is slow to import.
     from stowplan import __version__
     from stowplan.ask.loading.live_cluster import LiveClusterError, read_now
@@ -54,13 +57,13 @@ def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> tupl
     from stowplan.net.client.http.user_agent import user_agent
 
     try:
-        read = read_now(
+        return read_now(
             kinds,
             ClusterFlags(
                 kubeconfig=None if spec.kubeconfig is None else str(folder / spec.kubeconfig), context=spec.context
             ),
             agent=user_agent(command="stowplan", version=__version__, purpose="simulate"),
+            quotas=True,
         )
     except LiveClusterError as error:
         raise ScenarioError(f"cluster: {error}") from None
-    return read.objects, read.notes

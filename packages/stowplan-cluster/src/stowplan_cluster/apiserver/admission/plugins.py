@@ -14,6 +14,7 @@ from stowplan.kube.api.api_errors import Forbidden, StatusCause, forbidden, not_
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.api.quotas import CountedPod
 from stowplan.kube.api.storage import StorageClass, default_class
 from stowplan.kube.api.taints import NOT_READY, UNREACHABLE
 from stowplan.kube.claims.annotations import STORAGE_CLASS
@@ -166,8 +167,9 @@ class ResourceQuota(Plugin):
     handles = frozenset({"pods"})
 
     def create(self, resource: Resource, obj: JsonObject) -> None:
+        pod = CountedPod(obj)
         for quota in self._quotas.within(metadata_of(obj).get("namespace", "")):
-            if why := quota.refusal(obj):
+            if why := quota.refusal(pod):
                 raise refusal(resource, obj, why)
 
 

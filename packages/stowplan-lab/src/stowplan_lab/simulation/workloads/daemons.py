@@ -139,6 +139,7 @@ class DaemonSetController:
                 plan_node(plan, name, node, self._strategy, None, self._context.now)
             else:
                 plan.delete += of_missing_node(node.pods)
+                self._context.refused.drop(self._pods.get(name, ()))
         if self._outdated and not plan.create and not plan.delete:
             settled = len(self._pods) - sum(name in self._pods for name in self._unsettled)
             plan = plan_update(self._strategy, self._unsettled, self._desired, settled)

@@ -126,10 +126,13 @@ class WorkloadController:
                 self._remove(pod.name, why)
 
     def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
-        entry = self._context.ledger.of(self._active.pop(name))
+        uid = self._active.pop(name)
+        entry = self._context.ledger.of(uid)
         if entry is not None:
             entry.origin = entry.origin.without_owner()
             self._context.delete(entry, why)
+        else:
+            self._context.refused.drop((uid,))
 
     def _make(self) -> None:
         self._made += 1

@@ -154,6 +154,8 @@ class StatefulSetController:
         entry = self._context.ledger.of(self._pods[ordinal])
         if entry is not None:
             self._context.delete(entry, why)
+        else:
+            self._context.refused.drop((self._pods.pop(ordinal),))
 
     def _create(self, ordinal: int) -> None:
         template, name = self._template, f"{self._name}-{ordinal}"

@@ -19,7 +19,7 @@ from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan.kube.api.storage import default_class
 from stowplan.kube.api.types import Container, PersistentVolumeClaim, Pod, PodSpec, PriorityClass, StorageClass
-from stowplan.kube.claims.claim_terms import names_class
+from stowplan.kube.claims.claim_terms import is_fully_bound, names_class
 from stowplan.kube.structs import PlainStruct
 
 replace = msgspec.structs.replace
@@ -55,7 +55,7 @@ def admit(objects: Iterable[ApiStruct]) -> Admitted:
 def with_storage_class(claim: PersistentVolumeClaim, default: str | None) -> PersistentVolumeClaim:
     """The claim, with the default class if it names none and is not bound."""
     spec = claim.spec
-    if default is None or names_class(claim) or spec.volume_name:
+    if default is None or names_class(claim) or is_fully_bound(claim):
         return claim
     return replace(claim, spec=replace(spec, storage_class_name=default))
 

@@ -121,12 +121,13 @@ def read_now(
     *,
     agent: str,
     documents: Documents | None = None,
+    quotas: bool = False,
 ) -> LiveCluster:
     """Like `read_live_cluster`, for synchronous callers: runs an event loop in another thread.
 
     A notebook, for example, already has a running event loop.
     """
-    reading = read_live_cluster(kinds, live, agent=agent, documents=documents)
+    reading = read_live_cluster(kinds, live, agent=agent, quotas=quotas, documents=documents)
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(asyncio.run, reading).result()
 

@@ -16,7 +16,7 @@ from stowplan.ask.what_if.hypothetical_changes import Change, Scale
 from stowplan.ask.what_if.hypothetical_pods import pods_of
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.quantity import parse_quantity
-from stowplan.kube.api.quotas import CountedQuota
+from stowplan.kube.api.quotas import CountedPod, CountedQuota
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 
@@ -36,7 +36,7 @@ def quota_limits(
     limits = []
     for pod, more in wanted:
         there = [quota for namespace, quota in counted if namespace == (pod.metadata.namespace or "default")]
-        copy = {**to_dict(pod), "status": {}}
+        copy = CountedPod({**to_dict(pod), "status": {}})
         allowed = [(found[0], quota, found[1]) for quota in there if (found := quota.more(copy)) is not None]
         limits += [_limit(pod, number, more, quota, why) for number, quota, why in allowed if number < more]
         created = min((number for number, _, _ in allowed), default=more)
@@ -67,7 +67,7 @@ def _counted(cluster: Cluster, quota: Mapping[str, Any]) -> CountedQuota:
         return counted
     for info in (*cluster.state.placed_pods(), *cluster.state.pending.values()):
         if info.namespace == _namespace_of(quota):
-            counted.count(info.key, to_dict(info.pod))
+            counted.count(info.key, CountedPod(to_dict(info.pod)))
     return counted
 
 

@@ -207,9 +207,10 @@ class VirtualTime:
         """Schedule a request, an engine input or a callback; see also `refused`."""
         self._agenda.put(when, what)
 
-    def watch(self, watcher: Watcher) -> None:
-        """Let a watcher observe every change in the store from now on."""
-        self._cluster.watchers.append(watcher)
+    def watch(self, watcher: Watcher, *, first: bool = False) -> None:
+        """Let a watcher observe every change in the store from now on; `first`: before the others."""
+        watchers = self._cluster.watchers
+        watchers.insert(0 if first else len(watchers), watcher)
 
     def end(self, pod: Pod) -> None:
         """End a running pod: delete it as its kubelet would; no-op if it is gone."""

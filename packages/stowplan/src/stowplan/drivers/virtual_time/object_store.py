@@ -5,8 +5,9 @@ resource version, one series for all kinds, and returns its changes, which are d
 change, except a pod's deletion: like an API server, it marks the pod first, even without a grace period. An unchanged
 object is shared with the caller that added it. Refusals are the errors of an API server, and change nothing.
 
-Left out: admission, most of validation, defaults except for UID and creation time, changes that a kind's strategy makes
-on status writes, generations except for those of pods, managed fields, earlier versions.
+Left out: admission except for what its user adds, most of validation, defaults except for UID and creation time,
+changes that a kind's strategy makes on status writes, generations except for those of pods, managed fields, earlier
+versions.
 
 Upstream: pkg/registry/core/pod/storage/storage.go (binding), k8s.io/apiserver/pkg/registry/generic/registry/store.go,
 k8s.io/apiserver/pkg/registry/rest/delete.go.
@@ -67,6 +68,8 @@ class ObjectStore:
         self._objects = _ByKind(self._kept)
         #: The resource version of the last write.
         self.version = 0
+        #: Kind -> what changes a new object, or raises ApiError to refuse it.
+        self.admission: dict[type[ApiStruct], Callable[[Any], Any]] = {}
         #: The conditions of pods that are bound at the current time, which most of them share.
         self._scheduled: tuple[PodCondition, ...] = ()
         self._writes: dict[type[Request], Callable[[Any, float], Change[Any]]] = {
@@ -112,8 +115,10 @@ class ObjectStore:
     def create(self, request: Create, now: float) -> Change[Any]:
         """Add a new object; its UID and creation time are kept if it has them."""
         obj: Any = request.obj
-        metadata: ObjectMeta = obj.metadata
         kind: type[ApiStruct] = type(obj)
+        if kind in self.admission:
+            obj = self.admission[kind](obj)
+        metadata: ObjectMeta = obj.metadata
         if not metadata.name:
             self._check_name(kind, metadata)
         namespace = metadata.namespace or _default_namespace(kind)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
+from functools import cached_property
 
 from stowplan.kube.api.container_totals import BEST_EFFORT, JsonObject, qos_class
 from stowplan.kube.api.decode import decode_object
@@ -30,6 +31,19 @@ def is_counted(name: str) -> bool:
     return name in ("pods", "count/pods") or name in _COUNTED or huge_or_extended
 
 
+class CountedPod:
+    """What quotas need to know of a pod."""
+
+    def __init__(self, pod: JsonObject) -> None:
+        self._pod = pod
+        self.spec: JsonObject = pod["spec"]
+
+    @cached_property
+    def usage(self) -> Mapping[str, int]:
+        """What it uses, in nano-units by resource; computed when a quota asks."""
+        return _usage(self._pod)
+
+
 class CountedQuota:
     """A quota, and what is used of it in nano-units by resource."""
 
@@ -41,32 +55,32 @@ class CountedQuota:
         self.used: Counter[str] = Counter()
         self._of_pods: dict[str, Mapping[str, int]] = {}
 
-    def covers(self, pod: JsonObject) -> bool:
+    def covers(self, pod: CountedPod) -> bool:
         requirements = ((self.spec.get("scopeSelector") or {}).get("matchExpressions")) or ()
         scopes = ({"scopeName": name, "operator": "Exists"} for name in self.spec.get("scopes") or ())
-        return all(_is_in_scope(one, pod["spec"]) for one in (*scopes, *requirements))
+        return all(_is_in_scope(one, pod.spec) for one in (*scopes, *requirements))
 
-    def count(self, name: str, pod: JsonObject | None) -> None:
+    def count(self, name: str, pod: CountedPod | None) -> None:
         """Replace what is known of a pod; None: it is gone."""
         self.used.subtract(self._of_pods.pop(name, {}))
         if pod is not None and self.covers(pod):
             self._of_pods[name] = usage = self.requested(pod)
             self.used.update(usage)
 
-    def take(self, pod: JsonObject, number: int) -> None:
+    def take(self, pod: CountedPod, number: int) -> None:
         """So many more such pods are created."""
         if self.covers(pod):
             self.used.update({name: amount * number for name, amount in self.requested(pod).items()})
 
-    def requested(self, pod: JsonObject) -> dict[str, int]:
+    def requested(self, pod: CountedPod) -> dict[str, int]:
         """What the pod uses of it."""
-        return {name: amount for name, amount in _usage(pod).items() if name in self.hard}
+        return {name: amount for name, amount in pod.usage.items() if name in self.hard}
 
-    def more(self, pod: JsonObject) -> tuple[int, str] | None:
+    def more(self, pod: CountedPod) -> tuple[int, str] | None:
         """How many more pods like this one it allows, and by what; None: any number."""
         if not self.covers(pod):
             return None
-        if missing := _missing(pod["spec"], self.hard.keys() & _DEMANDED):
+        if missing := _missing(pod.spec, self.hard.keys() & _DEMANDED):
             return 0, f"they must specify {missing}"
         counts = {
             name: max(0, self.hard[name] - self.used[name]) // amount
@@ -79,11 +93,11 @@ class CountedQuota:
         used, hard = (as_text(name, of[name]) for of in (self.used, self.hard))
         return counts[name], f"{name}: used {used} of hard {hard}"
 
-    def refusal(self, pod: JsonObject) -> str:
+    def refusal(self, pod: CountedPod) -> str:
         """Why the pod may not be created; "": it may."""
         if not self.covers(pod):
             return ""
-        if missing := _missing(pod["spec"], self.hard.keys() & _DEMANDED):
+        if missing := _missing(pod.spec, self.hard.keys() & _DEMANDED):
             return f"failed quota: {self.name}: must specify {missing}"
         asked = self.requested(pod)
         over = sorted(name for name, amount in asked.items() if self.used[name] + amount > self.hard[name])

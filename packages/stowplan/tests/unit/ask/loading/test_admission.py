@@ -43,11 +43,11 @@ def test_a_claim_without_a_class_gets_the_newest_default():
     [
         a_claim(storageClassName="fast"),
         a_claim(storageClassName=""),
-        a_claim(volumeName="v"),
+        a_claim({"pv.kubernetes.io/bind-completed": "yes"}, volumeName="v"),
         a_claim({"volume.beta.kubernetes.io/storage-class": "fast"}),
     ],
 )
-def test_claims_with_a_class_or_a_volume_are_unchanged(claim):
+def test_claims_with_a_class_or_bound_ones_are_unchanged(claim):
     assert class_of(claim, OLD) == claim.spec.storage_class_name
 
 
