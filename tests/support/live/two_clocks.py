@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple, Protocol
 
-from stowplan.drivers.virtual_time.patching import merge_patched
 from stowplan.kube.api.decode import to_dict
+from stowplan.kube.api.merge_patches import merge_patched
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Pod
 from stowplan_lab.simulation.simulate import Simulation

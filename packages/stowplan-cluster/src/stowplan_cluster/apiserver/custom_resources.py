@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from stowplan.kube.api.api_errors import FieldError
+from stowplan.kube.api.merge_patches import copy_of
 from stowplan_cluster.apiserver.custom.definitions import (
     accepted_names,
     is_established,
@@ -26,7 +27,7 @@ from stowplan_cluster.apiserver.custom.definitions import (
 from stowplan_cluster.apiserver.custom.object_checks import object_errors
 from stowplan_cluster.apiserver.custom.rules.evaluation import RuleTree, rule_tree, violations
 from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults, struct_of
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.resources import Catalogue, Resource
 from stowplan_cluster.apiserver.schema.type_model import Struct
 

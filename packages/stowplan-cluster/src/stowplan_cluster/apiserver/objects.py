@@ -56,15 +56,6 @@ _GO_TYPES = {
 _JSON_TYPES = {bool: "bool", int: "number", float: "number", str: "string", list: "array", dict: "object"}
 
 
-def copy_of(value: Any) -> Any:
-    """A copy that shares no dict and no list with the value."""
-    if isinstance(value, dict):
-        return {key: copy_of(child) for key, child in value.items()}
-    if isinstance(value, list):
-        return [copy_of(child) for child in value]
-    return value
-
-
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 

@@ -4,16 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.apiserver.objects import (
-    copy_of,
-    equal,
-    go_number,
-    go_string_verb,
-    go_text,
-    go_value,
-    identity,
-    same,
-)
+from stowplan.kube.api.merge_patches import copy_of
+from stowplan_cluster.apiserver.objects import equal, go_number, go_string_verb, go_text, go_value, identity, same
 
 DISTINCT = [None, True, False, 0, 1, 0.0, 1.0, "", "1", [], {}, [1], [True], {"a": 1}, {"a": 1.0}, {"b": 1}]
 

@@ -13,11 +13,12 @@ from typing import Any
 
 from stowplan.kube.api import regexes
 from stowplan.kube.api.field_errors import aggregate, go_quote
+from stowplan.kube.api.merge_patches import copy_of
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.schema_rules import schema_errors
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of, equal, is_true, set_condition
+from stowplan_cluster.apiserver.objects import JsonObject, equal, is_true, set_condition
 from stowplan_cluster.apiserver.validation.definitions import by_version
 from stowplan_cluster.apiserver.validation.field_errors import Errors
 

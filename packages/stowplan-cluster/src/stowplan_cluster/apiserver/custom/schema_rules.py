@@ -14,11 +14,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import FieldError
+from stowplan.kube.api.merge_patches import copy_of
 from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value
 from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
 from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_value
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of, equal
+from stowplan_cluster.apiserver.objects import JsonObject, equal
 from stowplan_cluster.apiserver.validation.field_errors import forbidden, invalid, not_supported, required
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")

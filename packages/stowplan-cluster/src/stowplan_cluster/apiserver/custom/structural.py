@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan.kube.api.merge_patches import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.schema import struct_named
 from stowplan_cluster.apiserver.schema.type_model import ATOMIC, MAP, SET, ListType, MapType, Scalar, Struct, Type
 

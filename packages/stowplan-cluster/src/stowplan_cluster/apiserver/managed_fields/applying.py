@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, Conflict, StatusCause, StatusDetails
 from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.merge_patches import copy_of
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
 from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
@@ -56,7 +57,7 @@ from stowplan_cluster.apiserver.managed_fields.owned_fields import (
     with_named_fields,
 )
 from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of, metadata_of, same
+from stowplan_cluster.apiserver.objects import JsonObject, metadata_of, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
 from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Struct, Type
 

@@ -17,8 +17,9 @@ import msgspec
 
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.field_errors import go_json, go_quote
+from stowplan.kube.api.merge_patches import copy_of, merge_patched
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of, json_type, same
+from stowplan_cluster.apiserver.objects import JsonObject, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
 
 MAX_OPERATIONS = 10_000
@@ -211,32 +212,4 @@ def apply_merge_patch(obj: JsonObject, patch: object) -> JsonObject:
     if not isinstance(patch, dict):
         why = f"json: cannot unmarshal {json_type(patch)} into Go value of type map[string]interface {{}}"
         raise api_errors.BadRequest(f"error decoding patch: {why}")
-    return _merged(obj, patch)
-
-
-def _merged(current: JsonObject, patch: JsonObject) -> JsonObject:
-    merged = dict(current)
-    for key, value in patch.items():
-        if value is None:
-            merged.pop(key, None)
-        else:
-            merged[key] = _replacement(current.get(key), value)
-    return {key: value if key in patch else copy_of(value) for key, value in merged.items()}
-
-
-def _replacement(current: object, value: Any) -> Any:
-    if not isinstance(current, dict):
-        return _without_nulls(value)
-    if isinstance(value, dict):
-        return _merged(current, value)
-    # Parity: nulls inside a list are removed if it replaces another list, and kept if it replaces an object.
-    return copy_of(value)
-
-
-def _without_nulls(value: Any) -> Any:
-    """Remove null fields of objects; null elements of lists are kept."""
-    if isinstance(value, dict):
-        return {key: _without_nulls(child) for key, child in value.items() if child is not None}
-    if isinstance(value, list):
-        return [_without_nulls(child) for child in value]
-    return value
+    return merge_patched(obj, patch)

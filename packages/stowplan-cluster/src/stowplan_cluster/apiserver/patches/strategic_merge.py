@@ -15,16 +15,8 @@ from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, Invalid, StatusDetails
 from stowplan.kube.api.field_errors import go_quote
-from stowplan_cluster.apiserver.objects import (
-    JsonObject,
-    copy_of,
-    go_string_verb,
-    go_text,
-    go_type,
-    identity,
-    json_type,
-    same,
-)
+from stowplan.kube.api.merge_patches import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject, go_string_verb, go_text, go_type, identity, json_type, same
 from stowplan_cluster.apiserver.patches.nesting import bounded
 from stowplan_cluster.apiserver.schema.type_model import UNTYPED, ListType, MapType, Scalar, Struct, Type
 

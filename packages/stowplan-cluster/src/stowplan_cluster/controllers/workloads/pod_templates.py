@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan.kube.api.merge_patches import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.reconcile.pods import PODS, Pod

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError, conflict
-from stowplan_cluster.apiserver.objects import JsonObject, copy_of
+from stowplan.kube.api.merge_patches import copy_of
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient

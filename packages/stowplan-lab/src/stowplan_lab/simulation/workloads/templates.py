@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.generated import claim_of
 from stowplan.ask.loading.workloads import pod_of
-from stowplan.drivers.virtual_time.patching import merge_patched
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.manifest_files import LoadError, load_files
+from stowplan.kube.api.merge_patches import merge_patched
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import PersistentVolumeClaim, PriorityClass, ReplicaSet, StatefulSet
 from stowplan.kube.config.config_errors import did_you_mean

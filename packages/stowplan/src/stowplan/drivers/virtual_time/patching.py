@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from stowplan.kube.api.api_errors import BadRequest, NotFound, UnsupportedMediaType
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.decode import DecodeError, convert
+from stowplan.kube.api.merge_patches import merge_patched, replacement
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.scheduler.framework.requests import Patch
 
@@ -47,16 +48,11 @@ def patched(obj: T, patch: Patch) -> T:
         raise BadRequest(f"the patched object cannot be read: {error}") from error
 
 
-def merge_patched(current: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON with a merge patch (RFC 7396) applied to it."""
-    return _merged(current, patch, "", strategic=False)
-
-
 def _patched_custom(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
     if patch.type_ == "strategic":
         # Like an API server, which has no merge keys for them.
         raise UnsupportedMediaType("custom resources have no strategic merge patches: use a merge patch")
-    return convert(_merged(obj.content, body, "", strategic=False), type(obj))  # type: ignore[attr-defined]
+    return convert(merge_patched(obj.content, body), type(obj))  # type: ignore[attr-defined]
 
 
 def _patched(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
@@ -65,7 +61,10 @@ def _patched(obj: T, body: Mapping[str, Any], patch: Patch) -> T:
     for name, value in body.items():
         if name in attributes and _applies(name, patch.subresource):
             current = msgspec.to_builtins(getattr(obj, attributes[name]))
-            merged[name] = _merged_field(current, name, value, strategic)
+            if not strategic:
+                merged[name] = None if value is None else replacement(current, value)
+            else:
+                merged[name] = _merged_field(current, name, value)
     if not merged:
         return obj
     found = convert({name: value for name, value in merged.items() if value is not None}, type(obj))
@@ -83,20 +82,20 @@ def _attributes(kind: type[ApiStruct]) -> dict[str, str]:
     return dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
 
 
-# -- merging -----------------------------------------------------------------------------------------------------------
+# -- strategic merging -------------------------------------------------------------------------------------------------
 
 
-def _merged(current: Mapping[str, Any], patch: Mapping[str, Any], path: str, *, strategic: bool) -> dict[str, Any]:
+def _merged(current: Mapping[str, Any], patch: Mapping[str, Any], path: str) -> dict[str, Any]:
     merged = dict(current)
     for name, value in patch.items():
         where = f"{path}.{name}" if path else name
-        if strategic and name.startswith("$"):
+        if name.startswith("$"):
             _check_directive(name, path)
             continue
-        found = _merged_field(current.get(name), where, value, strategic)
+        found = _merged_field(current.get(name), where, value)
         if found is None:
             merged.pop(name, None)
-        elif strategic and where in _MERGE_KEYS:
+        elif where in _MERGE_KEYS:
             order = patch.get(_ELEMENT_ORDER + name, value)
             merged[name] = _arranged(found, order, current.get(name) or (), _MERGE_KEYS[where])
         else:
@@ -110,11 +109,11 @@ def _check_directive(name: str, path: str) -> None:
         raise BadRequest(f"simulated time cannot obey {name} in a strategic merge patch: use a merge patch")
 
 
-def _merged_field(current: Any, path: str, value: Any, strategic: bool) -> Any:
+def _merged_field(current: Any, path: str, value: Any) -> Any:
     """The new value of a field; None if it is removed."""
     if isinstance(value, Mapping):
-        return _merged(current if isinstance(current, Mapping) else {}, value, path, strategic=strategic)
-    if strategic and isinstance(value, list | tuple):
+        return _merged(current if isinstance(current, Mapping) else {}, value, path)
+    if isinstance(value, list | tuple):
         if path not in _MERGE_KEYS:
             raise BadRequest(f"simulated time cannot merge the list {path} strategically: use a merge patch")
         return _merged_list(current or (), value, path)
@@ -130,7 +129,7 @@ def _merged_list(current: Sequence[Any], patch: Sequence[Any], path: str) -> lis
         if element.get("$patch") == "delete":
             merged.pop(element[key], None)
             continue
-        merged[element[key]] = _merged(merged.get(element[key], {}), element, path, strategic=True)
+        merged[element[key]] = _merged(merged.get(element[key], {}), element, path)
     return list(merged.values())
 
 
