@@ -1,11 +1,6 @@
 """Pod predicates for controllers: active, ready, available, and deletion order.
 
-Pods whose loss costs less are deleted first: unassigned before assigned, pending before running, not ready before
-ready, lower deletion cost (annotation), more siblings on the node, ready for a shorter time, more restarts, newer.
-
-Unlike upstream, ages are compared directly, not by logarithm with random order among equals.
-
-Upstream: pkg/controller/controller_utils.go (ActivePodsWithRanks), pkg/api/v1/pod/util.go.
+Upstream: pkg/api/v1/pod/util.go.
 """
 
 from collections import Counter
@@ -14,9 +9,10 @@ from typing import Protocol
 
 from stowplan.kube.api.affinity import Affinity
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.deletion_order import deletion_rank
 from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta
-from stowplan.kube.api.pod import DELETION_COST, FINISHED
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.timestamps import seconds_of
 
 PODS = "pods"
 
@@ -24,8 +20,6 @@ PENDING = "Pending"
 RUNNING = "Running"
 SUCCEEDED = "Succeeded"
 FAILED = "Failed"
-
-_PHASE_ORDER = {PENDING: 0, "Unknown": 1, RUNNING: 2}
 
 
 class InitContainer(ApiStruct, frozen=True, kw_only=True):
@@ -152,11 +146,6 @@ def decode_pod(stored: Encoded) -> Pod:
     return decode_json(stored.data, Pod)
 
 
-def seconds_of(time: str | None) -> float:
-    """A timestamp in epoch seconds; 0 if there is none."""
-    return parse_timestamp(time) if time else 0.0
-
-
 def finished_at(pod: Pod) -> float:
     """When the pod's containers ended, or else when it stopped being ready, was deleted, or was created.
 
@@ -188,31 +177,19 @@ def next_availability(pods: Iterable[Pod], min_ready_seconds: int, now: float) -
 def by_deletion_order(pods: Sequence[Pod], related: Iterable[Pod] = ()) -> list[Pod]:
     """Sort pods, those to delete first. `related` are the pods that count as siblings."""
     crowd = Counter(pod.spec.node_name for pod in related if pod.active)
-    return sorted(pods, key=lambda pod: _deletion_key(pod, crowd[pod.spec.node_name]))
+    return sorted(pods, key=lambda pod: (_deletion_rank(pod, crowd[pod.spec.node_name]), pod.name))
 
 
-def _deletion_key(pod: Pod, siblings_on_node: int) -> tuple[object, ...]:
+def _deletion_rank(pod: Pod, siblings: int) -> tuple[object, ...]:
     ready = pod.ready_condition if pod.ready else None
-    regular, sidecars = _restarts(pod)
-    return (
-        bool(pod.spec.node_name),
-        _PHASE_ORDER.get(pod.phase, 0),
-        ready is not None,
-        deletion_cost(pod),
-        -siblings_on_node,
-        -seconds_of(ready.last_transition_time) if ready is not None else 0.0,
-        -regular,
-        -sidecars,
-        -pod.created,
-        pod.name,
+    return deletion_rank(
+        pod.metadata,
+        node_name=pod.spec.node_name,
+        phase=pod.phase,
+        ready_since=None if ready is None else seconds_of(ready.last_transition_time),
+        siblings=siblings,
+        restarts=_restarts(pod),
     )
-
-
-def deletion_cost(pod: Pod) -> int:
-    try:
-        return int(pod.metadata.annotations.get(DELETION_COST, "0"))
-    except ValueError:
-        return 0
 
 
 def _restarts(pod: Pod) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Deployments on the embedded cluster and in a simulation: the same pods after each settled moment."""
+"""Deployments and ReplicaSets on the embedded cluster and in a simulation: the same pods after each settled moment."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ changes = st.one_of(
 
 
 @examples(60)
-@given(sizes, strategies, st.sampled_from([0, 13]), st.lists(changes, max_size=8))
-def test_deployments(replicas, strategy, min_ready, changes):
+@given(sizes, strategies, st.sampled_from([0, 13]), st.lists(changes, max_size=8), st.sampled_from([0, 17]))
+def test_deployments(replicas, strategy, min_ready, changes, termination):
     spec = {
         "replicas": replicas,
         "strategy": strategy,
@@ -36,4 +36,11 @@ def test_deployments(replicas, strategy, min_ready, changes):
         "selector": {"matchLabels": {"app": "web"}},
         "template": template(100),
     }
-    agree({"web": {"kind": "Deployment", "spec": spec}}, changes)
+    agree({"web": {"kind": "Deployment", "spec": spec}}, changes, termination=termination)
+
+
+@examples(20)
+@given(sizes, st.lists(sizes.map(lambda size: Scale(size, "ReplicaSet")), max_size=8), st.sampled_from([0, 17]))
+def test_replica_sets(replicas, changes, termination):
+    spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(100)}
+    agree({"web": {"kind": "ReplicaSet", "spec": spec}}, changes, termination=termination)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.kube.api.meta import MAX_INT32
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.timestamps import seconds_of, timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.reconcile.deployments import max_unavailable, reported, wanted
-from stowplan_cluster.reconcile.pods import seconds_of
 from stowplan_cluster.reconcile.views import Deployment, ReplicaSet
 
 AVAILABLE = "Available"

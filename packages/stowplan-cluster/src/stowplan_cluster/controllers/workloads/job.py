@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.timestamps import seconds_of, timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -48,7 +48,7 @@ from stowplan_cluster.reconcile.jobs import (
     events_of,
     next_step,
 )
-from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, finished_at, seconds_of
+from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, finished_at
 from stowplan_cluster.reconcile.views import JOBS, Job, Key
 
 INDEX_VARIABLE = "JOB_COMPLETION_INDEX"

@@ -1,6 +1,6 @@
-"""ReplicaSets and ReplicationControllers: keep spec.replicas pods running.
+"""ReplicaSets and ReplicationControllers: keep spec.replicas pods running (`reconcile.replica_sets`).
 
-Finished and terminating pods do not count. A reconcile creates or deletes a bounded number of pods, so that it does not
+A reconcile creates or deletes a bounded number of pods, so that it does not
 block for long; its own changes trigger the next one.
 
 Status counts are kept incrementally, so a change of one pod among thousands costs the work of one; only scaling down
@@ -23,7 +23,8 @@ from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import PodControl, generate_name_of, pod_from_template
-from stowplan_cluster.reconcile.pods import PODS, Pod, by_deletion_order, decode_pod, next_availability
+from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod, next_availability
+from stowplan_cluster.reconcile.replica_sets import next_change
 from stowplan_cluster.reconcile.views import (
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
@@ -94,13 +95,11 @@ class _Replicas(Generic[S]):
         return next_availability(active, seconds, self._client.now) if seconds else None
 
     def _scale(self, owner: S, active: int, pods: Sequence[Pod]) -> None:
-        missing = owner.spec.replicas - active
-        for _ in range(min(missing, BURST)):
+        change = next_change(owner.spec.replicas, active, lambda: pods, lambda: self._related(owner, pods))
+        for _ in range(min(change.create, BURST)):
             self._control.create(owner, _pod_of(owner))
-        if missing < 0:
-            candidates = [pod for pod in pods if pod.active]
-            for pod in by_deletion_order(candidates, self._related(owner, candidates))[: min(-missing, BURST)]:
-                self._control.delete(owner, pod)
+        for pod in change.delete[:BURST]:
+            self._control.delete(owner, pod)
 
     def _related(self, owner: S, own: Sequence[Pod]) -> Iterable[Pod]:
         """The pods of all sets with the same controller as the owner; the owner's own if it has none."""

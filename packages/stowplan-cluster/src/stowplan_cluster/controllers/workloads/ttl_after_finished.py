@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stowplan.kube.api.timestamps import seconds_of
 from stowplan_cluster.apiserver.objects import condition_of, is_true
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.workloads.job import is_finished
 from stowplan_cluster.reconcile.jobs import COMPLETE, JOB_FAILED
-from stowplan_cluster.reconcile.pods import seconds_of
 from stowplan_cluster.reconcile.views import JOBS, Job, Key
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -87,7 +88,8 @@ class DeploymentController(WorkloadController):
                 spec = ReplicaSetSpec(replicas=step.sizes[one.metadata.name])
                 self._sets[revision] = replace(one, metadata=metadata, spec=spec)
             is_old = revision != self._revisions.current and not step.scaling
-            self._keep(revision, names[revision], UPDATED if is_old else SCALED_DOWN)
+            why = UPDATED if is_old else SCALED_DOWN
+            self._keep(self._sets[revision].spec.replicas, names[revision], partial(self._make_of, revision), why)
         if created or step.sizes:
             self._context.later(self._context.models.controller_delay, self._reconcile)
 
@@ -106,15 +108,12 @@ class DeploymentController(WorkloadController):
         revisions = (*self._leaving.values(), *(revision for revision, mine in names.items() if mine))
         return any(revision != self._revisions.current for revision in revisions)
 
-    def _keep(self, revision: int, names: Sequence[str], why: str) -> None:
-        """Create or delete pods of a ReplicaSet."""
-        one = self._sets[revision]
-        for _ in range(one.spec.replicas - len(names)):
-            self._made += 1
-            owner = replace(self._owner, name=one.metadata.name, uid=one.metadata.name)
-            pod = self._revisions.pod(revision)
-            self._arrive(named_pod(pod, self._template.workload, f"{self._name}-{self._made}", owner=owner))
-        self._remove_first(names, len(names) - one.spec.replicas, why)
+    def _make_of(self, revision: int) -> None:
+        self._made += 1
+        set_name = self._sets[revision].metadata.name
+        owner = replace(self._owner, name=set_name, uid=set_name)
+        pod = self._revisions.pod(revision)
+        self._arrive(named_pod(pod, self._template.workload, f"{self._name}-{self._made}", owner=owner))
 
     def _create_set(self, size: int, annotations: dict[str, str]) -> None:
         """Create the ReplicaSet of the current revision, which default spreading reads."""

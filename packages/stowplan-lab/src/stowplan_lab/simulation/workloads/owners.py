@@ -9,7 +9,7 @@ DaemonSets are in `daemons`, Jobs in `jobs`, rollouts of Deployments in `deploym
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Protocol
@@ -20,7 +20,8 @@ from stowplan.ask.what_if.hypothetical_pods import recreated
 from stowplan.kube.api.meta import ApiStruct, OwnerReference
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.reconcile.pods import by_deletion_order
+from stowplan_cluster.reconcile.pods import Pod as ReportedPod
+from stowplan_cluster.reconcile.replica_sets import next_change
 from stowplan_cluster.reconcile.views import UpdateStrategy
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.results.ledger import Entry, Origin
@@ -114,16 +115,18 @@ class WorkloadController:
         return self._context.is_available(self._active.get(name, ""), self._template.min_ready)
 
     def _reconcile(self) -> None:
-        while len(self._active) < self.replicas:
-            self._make()
-        self._remove_first(self._active, len(self._active) - self.replicas)
+        self._keep(self.replicas, self._active, self._make)
 
-    def _remove_first(self, names: Iterable[str], number: int, why: str = SCALED_DOWN) -> None:
-        """Delete as many of these pods, in the order of their controller."""
-        if number > 0:
-            pods = {name: self._context.reported(name, uid) for name, uid in self._active.items()}
-            for pod in by_deletion_order([pods[name] for name in names], pods.values())[:number]:
-                self._remove(pod.name, why)
+    def _keep(self, replicas: int, names: Collection[str], make: Callable[[], object], why: str = SCALED_DOWN) -> None:
+        """Create or delete pods of one set, whose pods have these names."""
+        change = next_change(replicas, len(names), lambda: self._reported(names), lambda: self._reported(self._active))
+        for _ in range(change.create):
+            make()
+        for pod in change.delete:
+            self._remove(pod.name, why)
+
+    def _reported(self, names: Iterable[str]) -> list[ReportedPod]:
+        return [self._context.reported(name, self._active[name]) for name in names]
 
     def _remove(self, name: str, why: str = SCALED_DOWN) -> None:
         uid = self._active.pop(name)

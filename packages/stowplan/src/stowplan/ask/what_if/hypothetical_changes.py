@@ -32,8 +32,10 @@ from stowplan.ask.what_if.hypothetical_pods import (
 )
 from stowplan.ask.what_if.settling import is_ordered, put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
+from stowplan.kube.api.deletion_order import deletion_rank
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.taints import tolerates
+from stowplan.kube.api.timestamps import seconds_of
 from stowplan.kube.api.types import Node, PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet
 from stowplan.kube.config import Configuration
 from stowplan.scheduler.cluster.object_dependencies import key_of
@@ -233,7 +235,8 @@ class Scale(Change):
             cluster.add(with_own_claims(cluster, fresh, model))
         if not self._leaves_to_the_set(cluster):
             # For a StatefulSet those with the highest ordinals.
-            _forget(cluster, reversed((mine if self.kind == "StatefulSet" else _last_to_go(mine))[self.replicas :]))
+            first = mine[::-1] if self.kind == "StatefulSet" else _first_to_go(mine)
+            _forget(cluster, first[: max(0, len(mine) - self.replicas)])
 
     def _leaves_to_the_set(self, cluster: Cluster) -> bool:
         """Whether the pods beyond the number are deleted one after the other, as far as earlier ones run."""
@@ -343,13 +346,24 @@ def _stands(pod: Pod, taint: TaintOfNode) -> bool:
     return any(tolerates(toleration, taint) for toleration in pod.spec.tolerations)
 
 
-def _last_to_go(infos: Sequence[PodInfo]) -> list[PodInfo]:
-    """Placed pods first: those that share their node with fewest others, then the oldest.
-
-    Upstream: ActivePodsWithRanks in pkg/controller.
-    """
+def _first_to_go(infos: Sequence[PodInfo]) -> list[PodInfo]:
+    """In the order in which their controller deletes them."""
     on_node = Counter(info.node_name for info in infos)
-    return sorted(infos, key=lambda info: on_node[info.node_name] if info.node_name else len(infos) + 1)
+
+    def rank(info: PodInfo) -> tuple[object, ...]:
+        status = info.pod.status
+        ready = next((one for one in status.conditions if one.type == "Ready" and one.status == "True"), None)
+        return deletion_rank(
+            info.pod.metadata,
+            node_name=info.node_name,
+            phase=status.phase,
+            ready_since=None if ready is None else seconds_of(ready.last_transition_time),
+            siblings=on_node[info.node_name],
+        )
+
+    # Among equals, those that were listed last.
+    last_first = list(reversed(infos))
+    return sorted(last_first, key=rank)
 
 
 def _forget(cluster: Cluster, infos: Iterable[PodInfo]) -> None:

@@ -32,3 +32,8 @@ def micro_timestamp(seconds: float) -> str:
 def parse_timestamp(text: str) -> float:
     """Seconds since the epoch; ValueError if it is not an RFC 3339 time."""
     return datetime.fromisoformat(text).timestamp()
+
+
+def seconds_of(text: str | None) -> float:
+    """A timestamp in epoch seconds; 0 if there is none."""
+    return parse_timestamp(text) if text else 0.0

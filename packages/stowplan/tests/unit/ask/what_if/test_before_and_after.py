@@ -43,6 +43,15 @@ def test_of_a_smaller_workload_pods_that_share_a_node_go_first():
     assert found.after.pending == ()
 
 
+def test_of_a_smaller_workload_pods_that_cost_less_go_first():
+    cost = {"controller.kubernetes.io/pod-deletion-cost": "5"}
+    web = [owned(pod(f"web-{i}", nodeName="a")) for i in range(3)]
+    for one in web[1:]:
+        one["metadata"]["annotations"] = cost
+    found = what_if(Cluster([node("a"), *web]), Scale("Deployment", "default", "web", 2))
+    assert list(found.displaced) == ["default/web-0"]
+
+
 def test_labels_and_taints():
     wants_ssd = pod("fast", nodeSelector={"disk": "ssd"})
     cluster = Cluster([node("a"), wants_ssd])
