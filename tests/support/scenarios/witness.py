@@ -18,13 +18,14 @@ from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.types import Node
+from stowplan_cluster.reconcile.nodes import QUARANTINE_SECONDS
 from stowplan_lab.compare.comparison import values_of
 from stowplan_lab.simulation.results.output import Kept
 from stowplan_lab.simulation.simulate import Simulation
 from stowplan_lab.tuning.objective import measured_since
 
 #: A pod may be bound to a node that is gone, and is removed after this many seconds.
-ORPHANED = 61
+ORPHANED = QUARANTINE_SECONDS + 1
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Witness:
         """Where events arrive at once: the engine knows each pod and its node."""
         engine = self._simulation.engine
         placed = {info.uid: info.node_name for info in engine.state.placed_pods()}
-        bound = {uid: one.node for uid, one in self.pods.items() if one.ended is None and one.node in self._nodes}
+        bound = {uid: one.node for uid, one in self.pods.items() if one.ended is None and one.node}
         assert {uid: node for uid, node in placed.items() if not engine.state.is_assumed(uid)} == bound
         waiting = {uid for uid, one in self.pods.items() if one.ended is None and not one.node}
         ours = {uid for uid in waiting if self.pods[uid].pod.spec.scheduler_name in ("", *engine.frameworks)}

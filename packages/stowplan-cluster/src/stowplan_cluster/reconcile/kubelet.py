@@ -16,8 +16,6 @@ from stowplan.kube.structs import PlainStruct
 LEASE_PERIOD_SECONDS = 10.0
 BACK_OFF_SECONDS = 10
 BACK_OFF_LIMIT_SECONDS = 300
-#: terminationGracePeriodSeconds of a pod that has none.
-GRACE_SECONDS = 30
 
 #: Exit codes after SIGTERM and SIGKILL.
 EXIT_CODE_TERMINATED = 143

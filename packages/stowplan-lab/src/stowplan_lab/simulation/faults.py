@@ -1,11 +1,7 @@
 """Events of a scenario: nodes fail, are drained, upgraded, reclaimed and tainted; zones fail; prices and sizes change;
 workloads are scaled and rolled out.
 
-A node failure is detected after `failureDetection`; its pods are evicted after another `failureEviction`, and recreated
-elsewhere. On a node that returns before that, pods start again from the beginning; a node that never returns is removed
-from the cluster when its failure is detected.
-
-Upstream: pkg/controller/nodelifecycle and tainteviction; kubectl drain.
+Upstream: kubectl drain.
 """
 
 from __future__ import annotations
@@ -14,11 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from random import Random
 
-from msgspec.structs import replace
-
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.affinity import Taint
-from stowplan.kube.api.taints import UNREACHABLE, UNSCHEDULABLE
 from stowplan_lab.simulation.definition.scenario_fields import (
     EVENTS,
     DrainSpec,
@@ -38,7 +31,7 @@ from stowplan_lab.simulation.definition.scenario_fields import (
 from stowplan_lab.simulation.nodes.autoscaler import REMOVED
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
-from stowplan_lab.simulation.nodes.running_pods import NODE_FAILED, Kubelets
+from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.owners import Replicated
 from stowplan_lab.simulation.workloads.templates import Rollout
@@ -49,14 +42,13 @@ DRAINED, UPGRADED, SPOT = "drained", "upgraded", "reclaimed"
 
 
 class Faults:
-    def __init__(self, context: SimulationContext, fleet: Fleet, kubelets: Kubelets, drains: Drains) -> None:
+    def __init__(self, context: SimulationContext, fleet: Fleet, lifecycle: NodeLifecycle, drains: Drains) -> None:
         self._context = context
         self._fleet = fleet
-        self._kubelets = kubelets
+        self._lifecycle = lifecycle
         self._drains = drains
-        #: Node -> number of its failures, so that actions for an earlier failure are ignored.
-        self._failed: dict[str, int] = {}
-        self._failures = 0
+        #: Zone -> when its last outage ends.
+        self._zone_out: dict[str, float] = {}
 
     def begin(
         self,
@@ -82,45 +74,19 @@ class Faults:
 
     def _fail(self, spec: FailSpec, chance: Random) -> None:
         for node in self._fleet.chosen(spec, chance):
-            self._node_fails(node, None if spec.for_ is None else spec.for_.draw(chance))
+            self._lifecycle.fail(node, None if spec.for_ is None else spec.for_.draw(chance))
 
     def _outage(self, spec: OutageSpec, chance: Random) -> None:
         seconds = spec.for_.draw(chance)
+        self._zone_out[spec.zone] = max(self._zone_out.get(spec.zone, 0.0), self._context.now + seconds)
         self._fleet.zones_out.add(spec.zone)
-        self._context.later(seconds, partial(self._fleet.zones_out.discard, spec.zone))
+        self._context.later(seconds, partial(self._zone_returns, spec.zone))
         for node in self._fleet.chosen(NodesSpec(zone=spec.zone), chance):
-            self._node_fails(node, seconds)
+            self._lifecycle.fail(node, seconds)
 
-    def _node_fails(self, node: str, seconds: float | None) -> None:
-        if node in self._failed:
-            return
-        self._failures += 1
-        self._failed[node] = failure = self._failures
-        self._kubelets.stop(node)
-        models = self._context.models
-        self._context.later(models.failure_detection, partial(self._detect, node, failure, seconds is None))
-        if seconds is not None:
-            self._context.later(seconds, partial(self._recover, node, failure))
-
-    def _detect(self, node: str, failure: int, for_ever: bool) -> None:
-        if self._failed.get(node) != failure:
-            return
-        if for_ever:
-            self._take_out(node, NODE_FAILED)
-            return
-        taints = (Taint(key=UNREACHABLE, effect="NoSchedule"), Taint(key=UNREACHABLE, effect="NoExecute"))
-        self._fleet.taint(node, *taints)
-
-    def _recover(self, node: str, failure: int) -> None:
-        if self._failed.get(node) == failure:
-            del self._failed[node]
-            self._fleet.untaint(node, UNREACHABLE)
-            self._kubelets.resume(node)
-
-    def _take_out(self, node: str, why: str) -> None:
-        self._failed.pop(node, None)
-        self._fleet.remove(node, why)
-        self._kubelets.forget(node)
+    def _zone_returns(self, zone: str) -> None:
+        if self._context.now >= self._zone_out[zone]:
+            self._fleet.zones_out.discard(zone)
 
     # -- administrators and providers ----------------------------------------------------------------------------------
 
@@ -128,7 +94,7 @@ class Faults:
         for node in self._fleet.chosen(spec, chance):
             then: Callable[[], object] = partial(self._uncordon, node)
             if spec.then == "remove":
-                then = partial(self._take_out, node, DRAINED)
+                then = partial(self._lifecycle.take_out, node, DRAINED)
             self._drains.begin(node, DRAINED, partial(self._context.later, spec.for_, then))
 
     def _upgrade(self, spec: UpgradeSpec, chance: Random) -> None:
@@ -152,16 +118,12 @@ class Faults:
             self._upgrade_next(left, spec, chance)
             return
         old, group = fleet.nodes[node], fleet.group_of.get(node, "")
-        self._take_out(node, UPGRADED)
+        self._lifecycle.take_out(node, UPGRADED)
         fleet.away[group] += 1
 
         def comes() -> None:
             fleet.away[group] -= 1
-            taints = tuple(one for one in old.spec.taints if one.key != UNSCHEDULABLE)
-            metadata = replace(old.metadata, resource_version="", creation_timestamp=None)
-            fleet.put(
-                replace(old, metadata=metadata, spec=replace(old.spec, unschedulable=False, taints=taints)), group
-            )
+            fleet.put(fleet.as_new(old), group)
             self._upgrade_next(left, spec, chance)
 
         self._context.later(spec.takes.draw(chance), comes)
@@ -170,7 +132,7 @@ class Faults:
         for node in self._fleet.chosen(spec, chance):
             self._fleet.taint(node, Taint(key=RECLAIMED, effect="NoSchedule"))
             self._drains.begin(node, SPOT, _nothing, asks_budgets=False)
-            self._context.later(spec.notice, partial(self._take_out, node, SPOT))
+            self._context.later(spec.notice, partial(self._lifecycle.take_out, node, SPOT))
 
     def _taint(self, spec: TaintEventSpec, chance: Random) -> None:
         taint = Taint(key=spec.key, value=spec.value, effect=spec.effect)
@@ -195,11 +157,10 @@ class Faults:
         for _ in range(spec.count - len(group.names)):
             self._fleet.add_to(group)
         for node in list(group.names)[spec.count :]:
-            self._take_out(node, REMOVED)
+            self._lifecycle.take_out(node, REMOVED)
 
     def _uncordon(self, node: str) -> None:
-        self._fleet.update(node, unschedulable=False)
-        self._fleet.untaint(node, UNSCHEDULABLE)
+        self._fleet.cordon(node, unschedulable=False)
 
 
 def _nothing() -> None:

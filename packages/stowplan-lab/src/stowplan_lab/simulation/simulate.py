@@ -27,7 +27,7 @@ from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
-from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
+from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
@@ -62,7 +62,8 @@ from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
 from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
-from stowplan_lab.simulation.nodes.running_pods import Kubelets, TaintEvictions
+from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, OrphanedPods, TaintEvictions
+from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_page import report_page
 from stowplan_lab.simulation.results.ledger import CALM, Ledger, Origin
@@ -311,7 +312,7 @@ class Simulation:
             self.engine,
             store,
             agenda=Agenda(start),
-            latency=_latency(scenario.models, chance),
+            latency=self._latency(scenario.models, chance),
             kinds=[one.kind for one in self._watched],
             ask=asking(Calls(self.config, Documents(())), post_to_extender),
             binds_volumes_after=scenario.models.volumes or None,
@@ -322,12 +323,21 @@ class Simulation:
         self.fleet = Fleet(context, scenario.cluster.groups)
         self.kubelets = Kubelets(context)
         self.budgets = BudgetController(context, self.kubelets)
-        for watcher in (ledger, self.fleet, self.kubelets, self.budgets, TaintEvictions(context)):
+        orphans, evictions = OrphanedPods(context, self.fleet), TaintEvictions(context)
+        for watcher in (ledger, self.fleet, orphans, self.kubelets, self.budgets, evictions):
             time.watch(watcher)
         self.sampler = Sampler(context, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
         drains = Drains(context, self.fleet, self.budgets)
         self.autoscaler = Autoscaler(context, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
-        self.faults = Faults(context, self.fleet, self.kubelets, drains)
+        self.faults = Faults(context, self.fleet, NodeLifecycle(context, self.fleet, self.kubelets), drains)
+
+    def _latency(self, models: ModelsSpec, chance: Random) -> Latency:
+        drawn = _Drawn(models.latency, chance) if models.latency.mean else 0.0
+
+        def stops_in(pod: Pod) -> float:
+            return self.kubelets.seconds_to_stop(pod, chance)
+
+        return Latency(requests=drawn, answers=drawn, watches=drawn, deletions=stops_in)
 
     def _released(self, pod: Pod) -> None:
         entry = self.ledger.of(pod.metadata.uid)
@@ -554,29 +564,12 @@ def causes_of(ledger: Ledger) -> tuple[CauseRecord, ...]:
     return tuple(sorted(found, key=lambda record: (-record.seconds, record.cause)))
 
 
-def _latency(models: ModelsSpec, chance: Random) -> Latency:
-    termination, latency = models.termination, models.latency
-    if not termination.mean and not latency.mean:
-        return NO_LATENCY
-    drawn = _Drawn(latency, chance) if latency.mean else 0.0
-    grace = _Grace(termination, chance) if termination.mean else 0.0
-    return Latency(requests=drawn, answers=drawn, watches=drawn, deletions=grace)
-
-
 class _Drawn:
     def __init__(self, distribution: Distribution, chance: Random) -> None:
         self._distribution, self._chance = distribution, chance
 
     def __call__(self, about: object) -> float:
         return self._distribution.draw(self._chance)
-
-
-class _Grace(_Drawn):
-    """The termination time of a pod: at most its grace period."""
-
-    def __call__(self, about: Any) -> float:
-        given = about.spec.termination_grace_period_seconds
-        return min(super().__call__(about), 30.0 if given is None else float(given))
 
 
 def _with_uid(pod: Pod, uid: str) -> Pod:

@@ -31,6 +31,8 @@ class SimulationContext:
         self._seed = seed
         self.start = time.now
         self.refused = RefusedPods(self)
+        #: The pods of nodes that were removed.
+        self.missing: dict[str, list[Entry]] = {}
         #: Notes for the user.
         self.notes: dict[str, None] = {}
 
@@ -99,8 +101,10 @@ class SimulationContext:
 
     def entries_on(self, node: str) -> list[Entry]:
         """The pods of a node, in the order of their placement."""
-        row = self.state.table.row_of.get(node)
-        infos: Any = () if row is None else self.state.row_pods[row]
-        found = (self.ledger.of(info.uid) for info in infos)
+        entries = self.missing.get(node)
+        if entries is None:
+            row = self.state.table.row_of.get(node)
+            infos: Any = () if row is None else self.state.row_pods[row]
+            entries = [entry for info in infos if (entry := self.ledger.of(info.uid)) is not None]
         # The scheduler may have assumed pods there that are not bound yet.
-        return [entry for entry in found if entry is not None and entry.node == node]
+        return [entry for entry in entries if entry.node == node and self.ledger.of(entry.pod.metadata.uid) is entry]

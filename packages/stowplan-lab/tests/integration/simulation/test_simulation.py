@@ -11,6 +11,7 @@ import pytest
 import stowplan_lab
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.plugins import NodeFilterPlugin, Reason, unschedulable
+from stowplan_cluster.reconcile.kubelet import last_renewal
 from stowplan_lab.simulation import simulate as simulation
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
@@ -253,10 +254,11 @@ def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
         scenario(
             {"name": "d", "manifest": a_workload("DaemonSet", "100m")},
             events=[{"at": 30, "resize": {"group": "a", "count": 3}}, {"at": 60, "resize": {"group": "a", "count": 1}}],
-            duration=100,
+            duration=110,
         )
     )
     assert found.summary.ends == {"node removed": 2, "running": 1}
+    assert [row.ended for row in found.decisions if row.node != "a-1"] == [100, 100], "not before the node is missed"
     assert sorted(row.node for row in found.decisions) == ["a-1", "a-2", "a-3"]
 
 
@@ -428,9 +430,61 @@ def test_pods_of_a_failed_node_are_recreated_after_a_while():
         )
     )
     lost = [row for row in found.decisions if row.end == "node failed"]
-    assert [row.ended for row in lost] == [100 + 50 + 300] * len(lost)
+    heartbeat = last_renewal("a-1", 0, 100)
+    # There is no kubelet to end them.
+    assert [(row.evicted, row.ended) for row in lost] == [(round(heartbeat + 50 + 300, 6), None)] * len(lost) != []
     assert found.summary.ends.get("running") == 2
     assert all(row.node != "a-1" for row in found.decisions if row.end == "running")
+
+
+@pytest.mark.parametrize(
+    ("returns", "ended"),
+    [
+        pytest.param(30, (180, "finished"), id="before it is noticed"),
+        pytest.param(340, (490, "finished"), id="before its pods are evicted"),
+        pytest.param(1000, (1100, "node failed"), id="evicted pods are gone when it is back"),
+    ],
+)
+def test_an_outage_lasts_until_the_last_one_ends(returns, ended):
+    lengths = {"at": 100, "fail": {"nodes": ["a-1"], "for": returns}}, {"at": 110, "fail": {"nodes": ["a-1"], "for": 5}}
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod(), "lifetime": 50, "at": 90},
+            groups=[group(count=1)],
+            events=[*lengths, {"at": 120, "fail": {"nodes": ["a-1"], "for": returns - 20}}],
+            models={"startup": 0},
+            duration=2000,
+        )
+    )
+    [row] = found.decisions
+    assert (row.ended, row.end) == ended
+
+
+def test_pods_of_a_node_that_never_returns_are_collected():
+    found = run(
+        scenario(
+            {"name": "web", "manifest": a_workload("Deployment", replicas=1)},
+            {"name": "job", "manifest": pod(restartPolicy="Never"), "lifetime": "1h"},
+            groups=[group(count=1)],
+            events=[{"at": 100, "fail": {"nodes": ["a-1"]}}],
+            duration=400,
+        )
+    )
+    heartbeat = last_renewal("a-1", 0, 100)
+    ended = [row.ended for row in found.decisions if row.end == "node failed"]
+    assert ended == [round(heartbeat + 50 + 40, 6)] * 2
+    assert found.summary.ends["pending"] == 1
+
+
+def test_pods_that_do_not_restart_fail_with_their_node():
+    found = run(
+        scenario(
+            {"name": "w", "manifest": pod(restartPolicy="Never"), "lifetime": 100},
+            groups=[group(count=1)],
+            events=[{"at": 50, "fail": {"nodes": ["a-1"], "for": 20}}],
+        )
+    )
+    assert [(row.ended, row.end) for row in found.decisions] == [(70, "node failed")]
 
 
 def test_a_node_that_returns_soon_restarts_its_pods():
@@ -613,7 +667,8 @@ def test_failed_nodes_are_tolerated_by_toleration_seconds():
         )
     )
     evicted = {row.workload: row.evicted for row in found.decisions}
-    assert evicted == {"soon": 160, "usual": 450, "never": None}
+    unreachable = last_renewal("a-1", 0, 100) + 50
+    assert evicted == {"soon": round(unreachable + 10, 6), "usual": round(unreachable + 300, 6), "never": None}
 
 
 def test_costs_of_nodes():

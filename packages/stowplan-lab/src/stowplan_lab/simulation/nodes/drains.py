@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 
 from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
-from stowplan.kube.api.affinity import Taint
-from stowplan.kube.api.taints import NO_SCHEDULE, UNSCHEDULABLE
 from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.fleet import Fleet
@@ -39,8 +37,7 @@ class Drains:
 
     def begin(self, node: str, why: str, then: Callable[[], object], *, asks_budgets: bool = True) -> None:
         """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone."""
-        self._fleet.update(node, unschedulable=True)
-        self._fleet.taint(node, Taint(key=UNSCHEDULABLE, effect=NO_SCHEDULE))
+        self._fleet.cordon(node)
         self._evict(_Drain(node, why, then, asks_budgets))
 
     def _evict(self, drain: _Drain) -> None:

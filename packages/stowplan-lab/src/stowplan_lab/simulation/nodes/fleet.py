@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
+from stowplan.kube.api.node import NodeCondition
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.quantity import milli_value, parse_quantity, value
-from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.types import Node
 from stowplan.scheduler.framework.requests import Create, Delete, Update
+from stowplan_cluster.reconcile.nodes import MONITORED, READY, UNKNOWN, with_taints
 from stowplan_lab.simulation.definition.scenario_fields import ZONE, GroupSpec, NodesSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
@@ -24,8 +26,6 @@ HOSTNAME = "kubernetes.io/hostname"
 OTHERS = "others"
 _HOUR = 3600.0
 _PODS = "110"
-#: Seconds that a pod stays on a removed node.
-_ORPHANED = 60.0
 #: Why pods are deleted along with their node.
 LOST = "lost with its node"
 
@@ -102,6 +102,8 @@ class Fleet:
         self.zones_out: set[str] = set()
         #: Group -> nodes that are temporarily removed, and will be returned by the remover.
         self.away: Counter[str] = Counter()
+        #: Removed nodes with pods on them.
+        self.why_removed: dict[str, str] = {}
         self.most = 0
         self._since = context.now
         self._allocatable: Counter[str] = Counter()
@@ -115,9 +117,6 @@ class Fleet:
 
     def changed(self, change: Change[Any]) -> None:
         old, new = change.old, change.new
-        if type(new) is Pod and new.spec.node_name and new.spec.node_name not in self.nodes:
-            # A binding was in progress when the node was removed, which an API server would not prevent.
-            self._context.later(_ORPHANED, partial(self._collect, new.metadata.uid))
         if type(new if old is None else old) is not Node:
             return
         self.account()
@@ -157,12 +156,6 @@ class Fleet:
     def allocatable(self) -> Mapping[str, int]:
         return self._allocatable
 
-    def _collect(self, uid: str) -> None:
-        """Delete a pod whose node was removed, like the pod garbage collector."""
-        entry = self._context.ledger.of(uid)
-        if entry is not None and not entry.why and entry.node not in self.nodes:
-            self._context.delete(entry, LOST, at_once=True)
-
     def set_price(self, group: str, price: float) -> None:
         self.account()
         self.groups[group].price = price
@@ -184,30 +177,50 @@ class Fleet:
         self._context.time.write(Create(obj=node))
 
     def remove(self, name: str, why: str = LOST) -> None:
-        """Remove a node and its pods; no-op if it is already gone."""
-        if name not in self.nodes:
-            return
-        for entry in self._context.entries_on(name):
-            self._context.delete(entry, entry.why or why, at_once=True)
-        self._context.time.write(Delete(kind=Node, namespace="", name=name))
-        self.group_of.pop(name, None)
+        """Remove a node; no-op if it is already gone. `why`: the reason recorded for pods that are still there."""
+        if name in self.nodes:
+            if self._context.entries_on(name):
+                self.why_removed[name] = why
+            self._context.time.write(Delete(kind=Node, namespace="", name=name))
+            self.group_of.pop(name, None)
 
-    def update(self, name: str, **spec: Any) -> None:
-        """Change fields of a node's spec; no-op if it is gone."""
-        node = self._context.store.find(Node, "", name)
+    def set_ready(self, name: str, status: str) -> None:
+        """The node's kubelet reports that it is Ready; Unknown: it has stopped to report."""
+        node = self.nodes.get(name)
         if node is not None:
-            self._context.time.write(Update(obj=replace(node, spec=replace(node.spec, **spec))))
+            conditions = tuple(_reported(one, status) for one in node.status.conditions)
+            self._write(replace(node, status=replace(node.status, conditions=conditions)))
+
+    def as_new(self, node: Node) -> Node:
+        """Another machine in its place: without an outage, and not cordoned."""
+        conditions = tuple(_reported(one, "True") for one in node.status.conditions)
+        taints = with_taints(node.spec.taints, conditions, unschedulable=False, now="")
+        metadata = replace(node.metadata, resource_version="", creation_timestamp=None)
+        spec = replace(node.spec, unschedulable=False, taints=taints)
+        return replace(node, metadata=metadata, spec=spec, status=replace(node.status, conditions=conditions))
+
+    def cordon(self, name: str, *, unschedulable: bool = True) -> None:
+        node = self.nodes.get(name)
+        if node is not None:
+            self._write(replace(node, spec=replace(node.spec, unschedulable=unschedulable)))
+
+    def _write(self, node: Node) -> None:
+        """Write a node, with the taints that follow from its conditions."""
+        spec, now = node.spec, timestamp(self._context.now)
+        taints = with_taints(spec.taints, node.status.conditions, unschedulable=spec.unschedulable, now=now)
+        self._context.time.write(Update(obj=replace(node, spec=replace(spec, taints=taints))))
 
     def taint(self, name: str, *taints: Taint) -> None:
         node = self.nodes.get(name)
         if node is not None:
             kept = [one for one in node.spec.taints if (one.key, one.effect) not in {(t.key, t.effect) for t in taints}]
-            self.update(name, taints=(*kept, *taints))
+            self._write(replace(node, spec=replace(node.spec, taints=(*kept, *taints))))
 
     def untaint(self, name: str, *keys: str) -> None:
         node = self.nodes.get(name)
         if node is not None:
-            self.update(name, taints=tuple(one for one in node.spec.taints if one.key not in keys))
+            kept = tuple(one for one in node.spec.taints if one.key not in keys)
+            self._write(replace(node, spec=replace(node.spec, taints=kept)))
 
     # -- selection -----------------------------------------------------------------------------------------------------
 
@@ -241,3 +254,11 @@ def amounts_of(node: Node) -> dict[str, int]:
         nano = parse_quantity(quantity)
         found[resource] = milli_value(nano) if resource == "cpu" else value(nano)
     return found
+
+
+def _reported(condition: NodeCondition, ready: str) -> NodeCondition:
+    if condition.type == READY:
+        return replace(condition, status=ready)
+    if condition.type in MONITORED and UNKNOWN in (ready, condition.status):
+        return replace(condition, status=ready if ready == UNKNOWN else "False")
+    return condition

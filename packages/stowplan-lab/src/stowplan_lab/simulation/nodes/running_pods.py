@@ -1,28 +1,30 @@
-"""Pods on their nodes: kubelets start and end them, NoExecute taints evict them.
+"""Kubelets start, end and stop the pods of their nodes.
 
-Pods take a while to start, run for their time and end; on a failed node they do neither. Taints evict immediately,
-after tolerationSeconds, or never. A pod without a toleration for unreachable nodes tolerates them for
-`failureEviction`, as added by admission on a cluster. On a failed node there is no kubelet to terminate a pod, so it is
-deleted without a grace period.
+Pods take a while to start, run for their time and end; one that is deleted takes a while to stop. On a node that is
+down none of this happens. When it comes back, or another one has its name, its containers are lost: pods start again
+from the beginning, those with restartPolicy Never fail, and those that were deleted are gone.
 
-Upstream: pkg/controller/tainteviction, plugin/pkg/admission/defaulttolerationseconds.
+Upstream: pkg/kubelet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
+from random import Random
 from typing import Any
 
 from stowplan.drivers.virtual_time.driver import Call
-from stowplan.kube.api.affinity import Taint, Toleration
-from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.pod import Pod, grace_period_of
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.taints import NO_EXECUTE, UNREACHABLE, eviction_due
 from stowplan.kube.api.types import Node
+from stowplan_cluster.reconcile.kubelet import AfterExit, Containers, after_outage, last_renewal, seconds_to_stop
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
+
+#: Why pods end.
+NODE_FAILED = "node failed"
 
 
 class Kubelets:
@@ -32,18 +34,32 @@ class Kubelets:
         self._context = context
         self._startup = context.models.startup
         self._chance = context.chance("startup")
-        #: Failed nodes.
-        self._stopped: set[str] = set()
+        #: Node -> since when its kubelet has worked; infinity: it is down.
+        self._since: dict[str, float] = {}
+        #: UID of a pod that is about to be deleted -> how long it will take to stop.
+        self._stopping: dict[str, float] = {}
         #: Called when a pod becomes Ready, or is no longer.
         self.observers: list[Callable[[Entry], object]] = []
 
     def changed(self, change: Change[Any]) -> None:
         new, old = change.new, change.old
-        if type(new) is not Pod or not new.spec.node_name or (old is not None and old.spec.node_name):
-            return
-        entry = self._context.ledger.of(new.metadata.uid)
-        if entry is not None and new.spec.node_name not in self._stopped:
-            self._run(entry)
+        if type(new) is Pod:
+            node = new.spec.node_name
+            if not node:
+                return
+            if old is None or not old.spec.node_name:
+                entry = self._context.ledger.of(new.metadata.uid)
+                if entry is not None and self._works(node):
+                    self._run(entry)
+            elif self._stopping and (seconds := self._stopping.pop(new.metadata.uid, None)) is not None:
+                self._context.later(seconds, partial(self._stopped, new))
+        elif old is None and type(new) is Node:
+            self.resume(new.metadata.name)
+        elif new is None and type(old) is Node:
+            self.stop(old.metadata.name)
+            del self._since[old.metadata.name]
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
 
     def _run(self, entry: Entry) -> None:
         startup = self._startup.always
@@ -74,76 +90,63 @@ class Kubelets:
         if entry.ends == ends:
             self._context.time.end(entry.pod)
 
+    def seconds_to_stop(self, pod: Pod, chance: Random) -> float:
+        """How long a pod runs on that is deleted now, for `Latency`; infinity: it is ended here."""
+        drawn = self._context.models.termination.draw(chance)
+        if not self._works(pod.spec.node_name):
+            return inf
+        seconds = seconds_to_stop(Containers(stop_after=drawn), grace_period_of(pod))
+        if seconds <= 0:
+            return 0.0
+        self._stopping[pod.metadata.uid] = seconds
+        return inf
+
+    def _stopped(self, pod: Pod) -> None:
+        if self._works(pod.spec.node_name):
+            self._context.time.end(pod)
+
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
+    def _works(self, node: str) -> bool:
+        return self._since.get(node, inf) < inf
+
+    def last_heartbeat(self, node: str) -> float:
+        return last_renewal(node, self._since[node], self._context.now)
+
     def stop(self, node: str) -> None:
-        """The node fails: its pods neither start nor end."""
-        self._stopped.add(node)
+        """The node goes down: its pods neither start nor end, and nobody notices."""
+        self._since[node] = inf
         for entry in self._context.entries_on(node):
-            entry.has_run |= entry.starts <= self._context.now
-            entry.starts = entry.ends = inf
+            if entry.starts > self._context.now:
+                entry.starts = inf
+            entry.ends = inf
+
+    def set_not_ready(self, node: str) -> None:
+        """The node counts as unhealthy, so its pods are no longer Ready."""
+        for entry in self._context.entries_on(node):
+            self._lose_readiness(entry)
+
+    def _lose_readiness(self, entry: Entry) -> None:
+        if entry.starts <= self._context.now:
+            entry.has_run, entry.starts = True, inf
             self._notify(entry)
 
     def resume(self, node: str) -> None:
-        """The node returns: its remaining pods start again."""
-        self._stopped.discard(node)
-        for entry in self._context.entries_on(node):
-            self._run(entry)
+        """The node is back, or new: the containers of pods that it has are lost."""
+        self._since[node] = self._context.now
+        entries = self._context.entries_on(node)
+        if entries:
+            # At this time, but not within a change.
+            self._context.soon(partial(self._start_again, node, entries))
 
-    def forget(self, node: str) -> None:
-        self._stopped.discard(node)
-
-
-#: Why pods are deleted.
-NODE_FAILED, TAINTED = "node failed", "tainted"
-
-
-class TaintEvictions:
-    """A `simulate.cluster.Watcher`; must come after the ledger."""
-
-    def __init__(self, context: SimulationContext) -> None:
-        self._context = context
-        #: Node -> its NoExecute taints, if any.
-        self._taints: dict[str, tuple[Taint, ...]] = {}
-        #: UID of a pod -> when it is to be evicted.
-        self._due: dict[str, float] = {}
-        # A scenario may have fractions of seconds.
-        seconds: Any = context.models.failure_eviction
-        self._default = Toleration(key=UNREACHABLE, operator="Exists", effect=NO_EXECUTE, toleration_seconds=seconds)
-
-    def changed(self, change: Change[Any]) -> None:
-        new: Any = change.new
-        old: Any = change.old
-        kind = type(old if new is None else new)
-        if kind is Node:
-            self._node_changed(old if new is None else new, gone=new is None)
-        elif kind is Pod and new is None:
-            self._due.pop(old.metadata.uid, None)
-        elif kind is Pod and self._taints and new.spec.node_name and (old is None or not old.spec.node_name):
-            entry = self._context.ledger.of(new.metadata.uid)
-            if entry is not None:
-                self._plan(entry)
-
-    def _node_changed(self, node: Node, *, gone: bool) -> None:
-        name = node.metadata.name
-        before = self._taints.pop(name, ())
-        taints = () if gone else tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
-        if taints:
-            self._taints[name] = taints
-        for entry in self._context.entries_on(name) if taints != before else ():
-            self._plan(entry)
-
-    def _plan(self, entry: Entry) -> None:
-        uid, now = entry.pod.metadata.uid, self._context.now
-        scheduled = self._due.pop(uid, None)
-        tolerations = (*entry.pod.spec.tolerations, self._default)
-        due = eviction_due(self._taints.get(entry.node, ()), tolerations, scheduled=scheduled, now=now)
-        if due is not None:
-            self._due[uid] = due
-            if due != scheduled:
-                self._context.later(due - now, partial(self._evict, entry, due))
-
-    def _evict(self, entry: Entry, due: float) -> None:
-        uid = entry.pod.metadata.uid
-        if self._due.get(uid) != due or self._context.ledger.of(uid) is not entry or entry.why:
-            return
-        failed = any(taint.key == UNREACHABLE for taint in self._taints.get(entry.node, ()))
-        self._context.delete(entry, NODE_FAILED if failed else TAINTED, at_once=failed)
+    def _start_again(self, node: str, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            if not self._works(node) or self._context.ledger.of(entry.pod.metadata.uid) is not entry:
+                continue
+            if entry.why:
+                self._context.time.end(entry.pod)
+            elif after_outage(entry.pod.spec.restart_policy) is AfterExit.ENDS:
+                self._context.delete(entry, NODE_FAILED, at_once=True)
+            else:
+                self._lose_readiness(entry)
+                self._run(entry)

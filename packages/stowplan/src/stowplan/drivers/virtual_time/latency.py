@@ -51,7 +51,8 @@ class Latency:
     ) -> None:
         """`requests` and `answers` are the two directions, by the type of the request; `watches` is by kind.
 
-        `deletions` gets the pod: the grace period of a placed pod that is deleted.
+        `deletions` gets the pod: the grace period of a placed pod that is deleted. Infinity: its own grace period, and
+        the caller ends it (`VirtualTime.end`).
         """
         self._requests = requests
         self._answers = answers

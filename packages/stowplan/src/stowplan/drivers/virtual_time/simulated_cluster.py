@@ -20,7 +20,7 @@ from stowplan.drivers.virtual_time.object_store import ObjectStore, runs
 from stowplan.drivers.virtual_time.virtual_api import ListObjects, PendingCall
 from stowplan.drivers.virtual_time.volume_controllers import FOLLOWED, VolumeControllers
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.pod import FINISHED, Pod
+from stowplan.kube.api.pod import FINISHED, Pod, grace_period_of
 from stowplan.kube.api.port import Change, Listing
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.scheduler.framework.requests import Bind, Delete, Done, Outcome, Read, Refused
@@ -121,6 +121,8 @@ class SimulatedCluster:
             found: Any = self._store.get(request.kind, request.namespace, request.name)
             if runs(found) and not found.metadata.deletion_timestamp:
                 grace = self._latency.deletion(found)
+                if grace == inf:
+                    return self._store.delete(request, self._agenda.now, grace_period_of(found))
         changes = self._store.delete(request, self._agenda.now, grace)
         last = changes[-1]
         if grace is not None and last.new is not None and last.new is not last.old and runs(last.new):

@@ -164,6 +164,15 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
     status: PodStatus = PodStatus()
 
 
+#: terminationGracePeriodSeconds of a pod that has none.
+_GRACE_SECONDS = 30
+
+
+def grace_period_of(pod: Pod) -> int:
+    given = pod.spec.termination_grace_period_seconds
+    return _GRACE_SECONDS if given is None else given
+
+
 # Image names, normalized to the form used in a node's image list.
 
 
