@@ -118,7 +118,12 @@ class Pods(PlainStruct, frozen=True, kw_only=True):
     strays: int = 0
 
 
-class Step(NamedTuple):
+def counts_when_terminating(spec: JobSpec, verdict: str | None) -> bool:
+    """Whether a pod counts as failed once it is being deleted; otherwise only when it has ended."""
+    return spec.pod_replacement_policy != FAILED or verdict == FAILURE_TARGET
+
+
+class Step(PlainStruct, kw_only=True):
     """What to do."""
 
     progress: Progress
@@ -139,20 +144,27 @@ def next_step(job: Job, progress: Progress, pods: Pods, now: float, *, most: int
     spec = job.spec
     if pods.ended:
         progress = _count(progress, pods)
+    if pods.indexes is not None and progress.succeeded != len(pods.indexes.completed):
+        progress = replace(progress, succeeded=len(pods.indexes.completed))
     if progress.started is None and not spec.suspend:
         progress = replace(progress, started=float(int(now)))
-    if progress.verdict is None:
-        progress = replace(progress, verdict=_failure(spec, progress, pods, now))
-    if progress.verdict is not None:
+    verdict = progress.verdict or _failure(spec, progress, pods, now)
+    if verdict is not None:
         doomed = pods.list_active() if pods.active else ()
-        return Step(progress, delete=doomed, counts_deleted=True, finished=not doomed and not pods.terminating)
-    step = Step(progress) if job.deleting else _manage(spec, progress, pods, now, most)
-    if _is_complete(spec, progress, pods.active + step.create - len(step.delete)):
-        terminating = pods.terminating or step.delete
-        return step._replace(progress=replace(progress, verdict=_COMPLETED), finished=not terminating)
-    if not job.deleting:
-        step = step._replace(progress=_suspended_or_resumed(spec, progress, now))
-    return step._replace(after=_sooner(step.after, _seconds_to_deadline(spec, step.progress, now)))
+        finished = not doomed and not pods.terminating
+        progress = replace(progress, verdict=verdict)
+        return Step(progress=progress, delete=doomed, counts_deleted=True, finished=finished)
+    step = Step(progress=progress) if job.deleting else _manage(spec, progress, pods, now, most)
+    done = progress.succeeded >= (1 if spec.completions is None else spec.completions)
+    if done and pods.active == len(step.delete) and not step.create:
+        step.progress = replace(progress, verdict=_COMPLETED)
+        step.finished = not pods.terminating and not step.delete
+        return step
+    if spec.suspend != bool(progress.suspended) and not job.deleting:
+        step.progress = progress = _suspended_or_resumed(progress, suspend=spec.suspend, now=now)
+    if spec.active_deadline_seconds is not None:
+        step.after = _sooner(step.after, _seconds_to_deadline(spec, progress, now))
+    return step
 
 
 def events_of(job: Job, before: Progress, step: Step) -> list[Event]:
@@ -171,25 +183,26 @@ def events_of(job: Job, before: Progress, step: Step) -> list[Event]:
 
 
 def _count(progress: Progress, pods: Pods) -> Progress:
-    indexes = pods.indexes
-    failures = progress.failures.after(pods.ended)
-    succeeded = [one for one in pods.ended if one.succeeded]
-    failed = len(pods.ended) - len(succeeded)
-    if indexes is None:
-        done = progress.succeeded + len(succeeded)
-    else:
-        failed = sum(1 for one in pods.ended if not one.succeeded and one.index is not None)
-        for one in succeeded:
-            if one.index is not None:
+    ended, indexes = pods.ended, pods.indexes
+    failed = [one for one in ended if not one.succeeded]
+    failures = progress.failures.after(ended) if failed else NO_FAILURES
+    succeeded = len(ended) - len(failed)
+    if indexes is not None:
+        failed = [one for one in failed if one.index is not None]
+        for one in ended:
+            if one.succeeded and one.index is not None:
                 indexes.complete(one.index)
-        done = len(indexes.completed)
-    return replace(progress, succeeded=done, failed=progress.failed + failed, failures=failures)
+    return replace(
+        progress, succeeded=progress.succeeded + succeeded, failed=progress.failed + len(failed), failures=failures
+    )
 
 
 def _failure(spec: JobSpec, progress: Progress, pods: Pods, now: float) -> Verdict | None:
-    restarts = pods.restarts if spec.restart_policy == ON_FAILURE else 0
-    if progress.failed > spec.backoff_limit or (restarts and restarts >= spec.backoff_limit):
+    limit = spec.backoff_limit
+    if progress.failed > limit or (0 < pods.restarts >= limit and spec.restart_policy == ON_FAILURE):
         return _BACKOFF_LIMIT
+    if spec.active_deadline_seconds is None:
+        return None
     left = _seconds_to_deadline(spec, progress, now)
     return _DEADLINE if left is not None and left <= 0 else None
 
@@ -200,28 +213,24 @@ def _seconds_to_deadline(spec: JobSpec, progress: Progress, now: float) -> float
     return progress.started + spec.active_deadline_seconds - now
 
 
-def _is_complete(spec: JobSpec, progress: Progress, active: int) -> bool:
-    return not active and progress.succeeded >= (1 if spec.completions is None else spec.completions)
-
-
 def _manage(spec: JobSpec, progress: Progress, pods: Pods, now: float, most: int) -> Step:
     """Create or delete pods."""
     if spec.suspend:
-        return Step(progress, delete=pods.list_active() if pods.active else ())
+        return Step(progress=progress, delete=pods.list_active() if pods.active else ())
     wanted = _wanted(spec, progress, pods.active)
     if pods.active > wanted or pods.strays:
-        return Step(progress, delete=_surplus(pods.list_active(), pods.indexes, wanted)[:most])
+        return Step(progress=progress, delete=_surplus(pods.list_active(), pods.indexes, wanted)[:most])
     terminating = pods.terminating if spec.pod_replacement_policy == FAILED else 0
     missing = min(most, wanted - pods.active - terminating)
     if missing <= 0:
-        return Step(progress)
-    delay = progress.failures.seconds_left(now)
+        return Step(progress=progress)
+    delay = progress.failures.seconds_left(now) if progress.failures.count else 0.0
     if delay > 0:
-        return Step(progress, after=delay)
+        return Step(progress=progress, after=delay)
     if pods.indexes is None:
-        return Step(progress, create=missing)
+        return Step(progress=progress, create=missing)
     indexes = pods.indexes.take(missing)
-    return Step(progress, create=len(indexes), indexes=indexes)
+    return Step(progress=progress, create=len(indexes), indexes=indexes)
 
 
 def _wanted(spec: JobSpec, progress: Progress, active: int) -> int:
@@ -244,12 +253,8 @@ def _surplus(active: Sequence[Pod], indexes: Indexes | None, wanted: int) -> lis
     return [*surplus, *useful[: max(0, len(useful) - wanted)]]
 
 
-def _suspended_or_resumed(spec: JobSpec, progress: Progress, now: float) -> Progress:
-    if spec.suspend and not progress.suspended:
-        return replace(progress, suspended=True, started=None)
-    if progress.suspended and not spec.suspend:
-        return replace(progress, suspended=False, started=float(int(now)))
-    return progress
+def _suspended_or_resumed(progress: Progress, *, suspend: bool, now: float) -> Progress:
+    return replace(progress, suspended=suspend, started=None if suspend else float(int(now)))
 
 
 def _sooner(one: float | None, other: float | None) -> float | None:

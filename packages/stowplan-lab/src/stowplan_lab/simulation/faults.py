@@ -6,9 +6,10 @@ Upstream: kubectl drain.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import partial
 from random import Random
+from typing import Any
 
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.affinity import Taint
@@ -33,8 +34,7 @@ from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import Replicated
-from stowplan_lab.simulation.workloads.templates import Rollout
+from stowplan_lab.simulation.workloads.templates import Change, Rollout
 
 RECLAIMED = "stowplan.dev/reclaimed"
 #: Why pods are deleted.
@@ -53,10 +53,10 @@ class Faults:
     def begin(
         self,
         scenario: Scenario,
-        controllers: Mapping[str, Sequence[Replicated]],
-        rollouts: Mapping[int, Rollout],
+        controllers: Mapping[str, Collection[Any]],
+        rollouts: Mapping[int, Rollout | Change],
     ) -> None:
-        """`rollouts`: by the number of their event."""
+        """`rollouts`: and patches, by the number of their event."""
         self._controllers = controllers
         self._rollouts = rollouts
         for index, event in enumerate(scenario.events):
@@ -65,7 +65,7 @@ class Faults:
     def _feed(self, index: int, event: EventSpec, duration: float | None) -> Iterator[tuple[float, Call]]:
         name = next(name for name in EVENTS if getattr(event, name) is not None)
         chance = self._context.chance(f"event {index}")
-        about = self._rollouts[index] if name == "rollout" else getattr(event, name)
+        about = self._rollouts[index] if name in ("rollout", "patch") else getattr(event, name)
         happens = partial(getattr(self, f"_{name}"), about, chance)
         for at in times_of(event, self._context.chance(f"times of event {index}"), duration):
             yield self._context.start + at, Call(happens)
@@ -151,6 +151,10 @@ class Faults:
     def _rollout(self, rollout: Rollout, chance: Random) -> None:
         for controller in rollout.controllers:
             controller.roll_out(rollout.template)
+
+    def _patch(self, change: Change, chance: Random) -> None:
+        for controller in list(change.controllers):
+            controller.change(change.fields)
 
     def _resize(self, spec: ResizeSpec, chance: Random) -> None:
         group = self._fleet.groups[spec.group]

@@ -376,16 +376,17 @@ class Simulation:
 
     def _begin_workloads(self, templates: Mapping[str, Template], classes: Sequence[PriorityClass]) -> None:
         scenario, context = self.scenario, self.context
-        controllers: dict[str, list[Any]] = {}
+        controllers: dict[str, dict[Any, None]] = {}
         for spec in scenario.workloads:
             template = templates.get(spec.name)
             if template is None:
                 self._time.feed(feed_of(context, spec, self._folder, scenario.duration))
                 continue
-            of_workload = controllers[spec.name] = []
+            of_workload = controllers[spec.name] = {}
             if template.kind == "DaemonSet":
-                of_workload.append(DaemonSetController(context, template))
-                of_workload[0].begin()
+                daemons = DaemonSetController(context, template)
+                of_workload[daemons] = None
+                daemons.begin()
             else:
                 self._time.feed(feed_of(context, spec, self._folder, scenario.duration, template, of_workload))
         rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
@@ -520,6 +521,7 @@ class Simulation:
             placements=ledger.placements,
             attempts=ledger.attempts,
             ends=dict(sorted(ends.items())),
+            jobs={outcome: number for outcome, number in sorted(self.context.jobs.items()) if number},
             evictions=sum(number for how, number in ends.items() if how not in CALM),
             waits=waits_record(waits),
             causes=causes_of(ledger),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any
@@ -13,7 +14,7 @@ from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.requests import Create, Delete
-from stowplan_cluster.reconcile.pods import PENDING, RUNNING, Condition, PodSpec, PodStatus
+from stowplan_cluster.reconcile.pods import PENDING, RUNNING, Condition, ContainerStatus, PodSpec, PodStatus
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
 from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
@@ -33,6 +34,8 @@ class SimulationContext:
         self.refused = RefusedPods(self)
         #: The pods of nodes that were removed.
         self.missing: dict[str, list[Entry]] = {}
+        #: Outcome of Jobs -> their number.
+        self.jobs: Counter[str] = Counter()
         #: Notes for the user.
         self.notes: dict[str, None] = {}
 
@@ -92,11 +95,12 @@ class SimulationContext:
         """The pod as its kubelet reports it; one that the API server rejected has no node."""
         entry = self.ledger.of(uid)
         if entry is None:
-            return ReportedPod(metadata=ObjectMeta(name=name))
-        status = PodStatus(phase=RUNNING if entry.has_run else PENDING)
+            return ReportedPod(metadata=ObjectMeta(name=name, uid=uid))
+        containers = (ContainerStatus(restart_count=entry.restarts),) if entry.restarts else ()
+        status = PodStatus(phase=RUNNING if entry.has_run else PENDING, container_statuses=containers)
         if entry.starts <= self.now:
             ready = Condition(type="Ready", status="True", last_transition_time=timestamp(entry.starts))
-            status = PodStatus(phase=RUNNING, conditions=(ready,))
+            status = PodStatus(phase=RUNNING, conditions=(ready,), container_statuses=containers)
         return ReportedPod(metadata=entry.pod.metadata, spec=PodSpec(node_name=entry.node), status=status)
 
     def entries_on(self, node: str) -> list[Entry]:

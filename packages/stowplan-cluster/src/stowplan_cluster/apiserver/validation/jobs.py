@@ -73,6 +73,13 @@ def _check_generated_selector(errors: Errors, metadata: JsonObject, spec: JsonOb
 
 def check_job_spec(errors: Errors, spec: JsonObject) -> None:
     """Check what Jobs and templates of Jobs have in common: everything but the selector."""
+    check_job_fields(errors, spec)
+    check_pod_template(errors, "spec.template", spec.get("template") or {})
+    check_restart_policy(errors, spec)
+
+
+def check_job_fields(errors: Errors, spec: JsonObject) -> None:
+    """Check everything but the selector and the pod template."""
     errors.check_not_negative_fields("spec", spec, _JOB_COUNTS)
     if (manager := spec.get("managedBy")) is not None:
         check_domain_prefixed_path(errors, "spec.managedBy", manager)
@@ -81,8 +88,6 @@ def check_job_spec(errors: Errors, spec: JsonObject) -> None:
     replacement = spec.get("podReplacementPolicy")
     supported = ("Failed",) if "podFailurePolicy" in spec else ("Failed", "TerminatingOrFailed")
     errors.check_supported("spec.podReplacementPolicy", replacement, supported)
-    check_pod_template(errors, "spec.template", spec.get("template") or {})
-    _check_restart_policy(errors, spec)
 
 
 def _check_selector(errors: Errors, spec: JsonObject) -> None:
@@ -109,7 +114,7 @@ def _check_mode(errors: Errors, spec: JsonObject) -> None:
         errors.invalid("spec.parallelism", parallelism, detail)
 
 
-def _check_restart_policy(errors: Errors, spec: JsonObject) -> None:
+def check_restart_policy(errors: Errors, spec: JsonObject) -> None:
     path = "spec.template.spec.restartPolicy"
     policy = ((spec.get("template") or {}).get("spec") or {}).get("restartPolicy", "")
     if policy in ("", "Always"):
@@ -127,13 +132,13 @@ def check_job_update(errors: Errors, job: JsonObject, old: JsonObject, subresour
         _check_generated_selector(errors, job.get("metadata") or {}, spec)
     check_job_spec(errors, spec)
     _check_selector(errors, spec)
-    _check_completions(errors, spec, old_spec)
+    check_completions(errors, spec, old_spec)
     _check_template_kept(errors, spec, old_spec, started="startTime" in (old.get("status") or {}))
     fixed = ("selector", "completionMode", "podFailurePolicy", "backoffLimitPerIndex", "managedBy", "successPolicy")
     errors.check_immutable_fields("spec", spec, old_spec, *fixed)
 
 
-def _check_completions(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
+def check_completions(errors: Errors, spec: JsonObject, old: JsonObject) -> None:
     completions = spec.get("completions")
     if spec.get("completionMode") != "Indexed":
         errors.check_immutable("spec.completions", completions, old.get("completions"))

@@ -34,7 +34,6 @@ from stowplan_cluster.reconcile.completion_indexes import (
 )
 from stowplan_cluster.reconcile.jobs import (
     COMPLETE,
-    FAILURE_TARGET,
     FINAL,
     INDEXED,
     JOB_FAILED,
@@ -45,6 +44,7 @@ from stowplan_cluster.reconcile.jobs import (
     Progress,
     Step,
     Verdict,
+    counts_when_terminating,
     events_of,
     next_step,
 )
@@ -226,8 +226,7 @@ class _Sync:
     def _has_failed(self, pod: Pod) -> bool:
         if pod.phase == FAILED:
             return True
-        waits_for_failure = self._job.spec.pod_replacement_policy == FAILED and self._decided != FAILURE_TARGET
-        return pod.terminating and pod.phase != SUCCEEDED and not waits_for_failure
+        return pod.terminating and pod.phase != SUCCEEDED and counts_when_terminating(self._job.spec, self._decided)
 
     # Pods
 

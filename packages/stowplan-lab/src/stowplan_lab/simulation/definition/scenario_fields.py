@@ -106,6 +106,16 @@ class When(Spec, frozen=True, kw_only=True):
     until: Span | None = None
 
 
+class FailuresSpec(Spec, frozen=True, kw_only=True):
+    """How often runs of pods fail: with a probability, or the first ones."""
+
+    probability: float = 0.0
+    #: Of each pod; of a Job, or of each index of an Indexed one.
+    times: int | None = None
+    #: How long a run lasts that fails; by default as long as one that succeeds.
+    after: Distribution | None = None
+
+
 class WorkloadSpec(When, frozen=True, kw_only=True):
     """Arriving pods, or workloads that create them."""
 
@@ -118,6 +128,7 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     each: int = 1
     #: The run time of a pod after it has started; by default forever.
     lifetime: Distribution | None = None
+    failures: FailuresSpec | None = None
     #: Divides the times of a trace.
     speed: float = 1.0
     #: The profile of its pods, instead of their own.
@@ -193,6 +204,14 @@ class RolloutSpec(Spec, frozen=True, kw_only=True):
     patch: dict[str, Any] | None = None
 
 
+class PatchSpec(Spec, frozen=True, kw_only=True):
+    """Jobs or a CronJob are changed, as by `kubectl patch`: Jobs that exist, and what a CronJob does from then on."""
+
+    workload: str
+    #: A merge patch of the manifest's spec.
+    spec: dict[str, Any]
+
+
 class ResizeSpec(Spec, frozen=True, kw_only=True):
     """A group is set to a number of nodes at once."""
 
@@ -212,6 +231,7 @@ class EventSpec(When, frozen=True, kw_only=True):
     price: PriceSpec | None = None
     scale: ScaleSpec | None = None
     rollout: RolloutSpec | None = None
+    patch: PatchSpec | None = None
     resize: ResizeSpec | None = None
 
 

@@ -12,7 +12,14 @@ from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config.features import GateError, with_chosen
 from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.documents import Document, FieldPath, Problem, read_document
-from stowplan_lab.simulation.definition.scenario_fields import EVENTS, ZONE, ClusterSpec, Scenario
+from stowplan_lab.simulation.definition.scenario_fields import (
+    EVENTS,
+    ZONE,
+    ClusterSpec,
+    FailuresSpec,
+    Scenario,
+    WorkloadSpec,
+)
 
 _WITH_PODS = ("manifest", "file", "trace")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -116,7 +123,22 @@ def _of_workloads(scenario: Scenario) -> Iterator[Problem]:
             yield (*path, "speed"), f"want a number above 0, got {workload.speed}"
         if workload.trace is not None and "format" not in workload.trace:
             yield (*path, "trace"), "format is missing"
+        if workload.failures is not None:
+            yield from _of_failures(workload, workload.failures, (*path, "failures"))
         yield from _of_times(workload, path, scenario)
+
+
+def _of_failures(workload: WorkloadSpec, failures: FailuresSpec, path: FieldPath) -> Iterator[Problem]:
+    if workload.trace is not None:
+        yield path, "pods of a trace do not fail"
+    if not 0 <= failures.probability <= 1:
+        yield (*path, "probability"), f"want a number from 0 to 1, got {failures.probability}"
+    if failures.times is not None and failures.times < 0:
+        yield (*path, "times"), f"want 0 or more, got {failures.times}"
+    if (failures.times is None) == (not failures.probability):
+        yield path, "want one of probability and times"
+    if failures.after is None and workload.lifetime is None:
+        yield path, "after is missing: without a lifetime, there is no other time at which a run could fail"
 
 
 def _of_times(when: Any, path: FieldPath, scenario: Scenario) -> Iterator[Problem]:

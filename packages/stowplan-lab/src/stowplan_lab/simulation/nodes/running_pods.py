@@ -19,7 +19,16 @@ from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.pod import Pod, grace_period_of
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
-from stowplan_cluster.reconcile.kubelet import AfterExit, Containers, after_outage, last_renewal, seconds_to_stop
+from stowplan_cluster.reconcile.kubelet import (
+    ALWAYS,
+    AfterExit,
+    Containers,
+    after_exit,
+    after_outage,
+    back_off_seconds,
+    last_renewal,
+    seconds_to_stop,
+)
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
@@ -65,11 +74,16 @@ class Kubelets:
         startup = self._startup.always
         if startup is None:
             startup = self._startup.draw(self._chance)
-        now = self._context.time.now
+        self._run_in(entry, startup)
+
+    def _run_in(self, entry: Entry, startup: float) -> None:
+        origin, now = entry.origin, self._context.time.now
         entry.starts = starts = now + startup
-        if entry.origin.on_change is not None or self.observers:
+        if origin.on_change is not None or self.observers:
             self._context.later(startup, partial(self._start, entry, starts))
-        lifetime = entry.origin.lifetime
+        lifetime = origin.lifetime
+        if entry.restarts < origin.failures and origin.fails_after is not None:
+            lifetime = origin.fails_after
         if lifetime is None:
             return
         entry.ends = ends = now + startup + lifetime
@@ -87,8 +101,28 @@ class Kubelets:
 
     def _end(self, entry: Entry, ends: float) -> None:
         # Otherwise it was stopped, and possibly restarted, in the meantime.
-        if entry.ends == ends:
+        if entry.ends != ends:
+            return
+        if entry.restarts >= entry.origin.failures:
             self._context.time.end(entry.pod)
+        elif (
+            entry.why or after_exit(entry.pod.spec.restart_policy or ALWAYS, exit_code=1, restarts=0) is AfterExit.ENDS
+        ):
+            entry.failed = True
+            self._context.time.end(entry.pod)
+        else:
+            # Until it has started again, after a back-off, it does not run.
+            again = self._context.now + back_off_seconds(entry.restarts)
+            entry.starts = entry.ends = again
+            entry.has_run = True
+            self._notify(entry)
+            self._context.time.at(again, Call(partial(self._restart, entry, again)))
+
+    def _restart(self, entry: Entry, at: float) -> None:
+        # Otherwise its node has failed in the meantime.
+        if entry.ends == at:
+            entry.restarts += 1
+            self._run_in(entry, 0.0)
 
     def seconds_to_stop(self, pod: Pod, chance: Random) -> float:
         """How long a pod runs on that is deleted now, for `Latency`; infinity: it is ended here."""

@@ -56,6 +56,8 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     waits = summary.waits
     yield "pods", f"{summary.arrived:,} arrived, {summary.placements:,} placements, {summary.attempts:,} attempts"
     yield "ended", ", ".join(f"{number:,} {how}" for how, number in summary.ends.items()) or "none"
+    if summary.jobs:
+        yield "Jobs", ", ".join(f"{number:,} {outcome}" for outcome, number in summary.jobs.items())
     yield "evictions", f"{summary.evictions:,}"
     if waits.pods:
         yield (

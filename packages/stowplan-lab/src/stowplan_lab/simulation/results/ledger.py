@@ -29,8 +29,9 @@ from stowplan_lab.simulation.results.simulation_records import DecisionRow
 #: Causes of waiting other than plugins.
 NOT_TRIED, GATED, NO_NODE, GROUP, ERROR = "not tried yet", "SchedulingGates", "no nodes", "pod group", "error"
 #: Ends of pods.
-FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
+FINISHED_WELL, FAILED, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "finished",
+    "failed",
     "preempted",
     "deleted",
     "running",
@@ -38,7 +39,7 @@ FINISHED_WELL, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "refused",
 )
 #: Ends that are not evictions.
-CALM = (FINISHED_WELL, RUNNING, PENDING, REFUSED, DELETED, "scaled down", "updated")
+CALM = (FINISHED_WELL, FAILED, RUNNING, PENDING, REFUSED, DELETED, "scaled down", "updated", "suspended", "job failed")
 _MOST_SIZES = 4096
 
 
@@ -49,7 +50,7 @@ class Owner(Protocol):
         """The pod is deleted before it finished."""
 
     def finished(self, entry: Entry, /) -> None:
-        """The pod has run to its end."""
+        """The pod has run to its end, or has `failed`."""
 
 
 class Origin(PlainStruct, eq=False, kw_only=True):
@@ -59,6 +60,9 @@ class Origin(PlainStruct, eq=False, kw_only=True):
     #: Run time in seconds; None: forever.
     lifetime: float | None = None
     owner: Owner | None = None
+    #: Number of runs that fail before one succeeds, and after how many seconds (None: its run time).
+    failures: int = 0
+    fails_after: float | None = None
     #: Called whenever the pod has started, or stopped with its node, and when it is gone.
     on_change: Callable[[Entry], object] | None = None
 
@@ -91,6 +95,9 @@ class Entry(PlainStruct, eq=False, kw_only=True):
     #: Whether it ran before its node failed.
     has_run: bool = False
     ends: float = inf
+    #: Number of times it was started again after a failure, and whether it has failed for good.
+    restarts: int = 0
+    failed: bool = False
     evicted: float | None = None
     #: Why it was deleted, once known.
     why: str = ""
@@ -222,16 +229,16 @@ class Ledger:
             self.waiting.gone(pod.metadata.uid, now)
         done = now >= entry.ends and not entry.why
         if done:
-            entry.why = FINISHED_WELL
+            entry.why = FAILED if entry.failed else FINISHED_WELL
         elif not entry.why:
             # Without a grace period, the mark and the deletion are one change.
             entry.why = PREEMPTED if entry.node else DELETED
             if entry.node:
                 entry.evicted = now
-        if done and entry.origin.owner is not None:
-            entry.origin.owner.finished(entry)
-        else:
+        if not done:
             self._notify_owner(entry)
+        elif entry.origin.owner is not None:
+            entry.origin.owner.finished(entry)
         if entry.origin.on_change is not None:
             entry.origin.on_change(entry)
         self._close(entry, now, entry.why)
@@ -267,6 +274,7 @@ class Ledger:
             node=entry.node,
             evicted=None if entry.evicted is None else _since(start, entry.evicted),
             ended=None if ended is None else _since(start, ended),
+            restarts=entry.restarts,
             end=how,
         )
 

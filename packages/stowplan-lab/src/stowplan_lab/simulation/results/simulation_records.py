@@ -30,7 +30,9 @@ class DecisionRow(Record, frozen=True, kw_only=True):
     node: str = ""
     evicted: float | None = None
     ended: float | None = None
-    #: finished, preempted, drained, …; running, pending or refused.
+    #: Number of times it was started again after a failure.
+    restarts: int = 0
+    #: finished, failed, preempted, drained, …; running, pending or refused.
     end: str = ""
 
 
@@ -92,6 +94,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     attempts: int
     #: End -> number of pods.
     ends: dict[str, int]
+    #: Outcome of Jobs (complete, running, or why it failed) -> their number.
+    jobs: dict[str, int] = field(default_factory=dict)
     evictions: int
     waits: WaitsRecord
     causes: tuple[CauseRecord, ...] = ()

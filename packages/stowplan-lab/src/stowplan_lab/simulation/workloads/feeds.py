@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,6 +21,7 @@ from stowplan_lab.simulation.start import trace_of
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
 from stowplan_lab.simulation.workloads.jobs import JobController
 from stowplan_lab.simulation.workloads.owners import Replicated, Template, WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.runs import Runs
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.traces.trace import TraceError
 
@@ -35,9 +37,9 @@ def feed_of(
     folder: Path,
     duration: float | None,
     template: Template | None = None,
-    controllers: list[Replicated] | None = None,
+    controllers: dict[Any, None] | None = None,
 ) -> Iterator[tuple[float, Request | Call]]:
-    """The arrivals, in order; `controllers` gets the controllers that start."""
+    """The arrivals, in order; `controllers` has those that have started; Jobs leave it when they are finished."""
     if template is None or controllers is None:
         return _of_trace(context, spec, folder, duration)
     if template.kind == "Pod":
@@ -48,14 +50,14 @@ def feed_of(
 def _pods(
     context: SimulationContext, spec: WorkloadSpec, template: Template, duration: float | None
 ) -> Iterator[tuple[float, Request]]:
-    times, lifetimes = context.chance(f"times of {spec.name}"), context.chance(f"lifetimes of {spec.name}")
+    times, runs = context.chance(f"times of {spec.name}"), Runs(context, template, spec.name)
     alone = template.pod.metadata.name
     expect, start, number = context.ledger.expect, context.start, 0
     for at in times_of(spec, times, duration):
         for _ in range(spec.each):
             number += 1
             pod = named_pod(template.pod, spec.name, f"{alone}-{number}")
-            expect(pod.metadata.uid, Origin(workload=spec.name, lifetime=template.draw_lifetime(lifetimes)))
+            expect(pod.metadata.uid, runs.origin())
             yield start + at, Create(obj=pod)
 
 
@@ -64,7 +66,7 @@ def _controllers(
     spec: WorkloadSpec,
     template: Template,
     duration: float | None,
-    controllers: list[Replicated],
+    controllers: dict[Any, None],
 ) -> Iterator[tuple[float, Call]]:
     times, number = context.chance(f"times of {spec.name}"), 0
     several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
@@ -72,21 +74,24 @@ def _controllers(
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            controller = _controller_class(template)(context, template, name, context.chance(f"lifetimes of {name}"))
-            yield context.start + at, Call(partial(_begin, controller, controllers if template.kind != "Job" else None))
+            yield context.start + at, Call(partial(_begin, _controller(context, template, name), controllers))
 
 
-def _controller_class(template: Template) -> type[WorkloadController | StatefulSetController]:
-    if template.kind == "StatefulSet":
-        return StatefulSetController
+def _controller(context: SimulationContext, template: Template, name: str) -> Replicated | JobController:
     if template.kind == "Job":
-        return JobController
-    return DeploymentController if template.kind == "Deployment" and template.update is not None else WorkloadController
+        return JobController(context, template, name)
+    chance = context.chance(f"lifetimes of {name}")
+    if template.kind == "StatefulSet":
+        return StatefulSetController(context, template, name, chance)
+    if template.kind == "Deployment" and template.update is not None:
+        return DeploymentController(context, template, name, chance)
+    return WorkloadController(context, template, name, chance)
 
 
-def _begin(controller: Replicated, controllers: list[Replicated] | None) -> None:
-    if controllers is not None:
-        controllers.append(controller)
+def _begin(controller: Replicated | JobController, controllers: dict[Any, None]) -> None:
+    controllers[controller] = None
+    if isinstance(controller, JobController):
+        controller.on_finish = partial(controllers.pop, controller)
     controller.begin()
 
 

@@ -1,30 +1,248 @@
-"""A Job in virtual time: it runs a number of pods to completion, some at a time.
+"""A Job in virtual time: its controller decides as that of the embedded cluster does, on counts that are kept.
+
+A pod that ends leaves the cluster at once, so `ttlSecondsAfterFinished` matters for the history of a CronJob only. A
+reconcile costs what has changed: pods are listed only if some of them are to be deleted.
 
 Upstream: pkg/controller/job.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from sys import maxsize
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.meta import OwnerReference
+from stowplan.kube.api.types import Pod
+from stowplan_cluster.reconcile.completion_indexes import COMPLETION_INDEX, Indexes
+from stowplan_cluster.reconcile.jobs import (
+    FAILURE_TARGET,
+    INDEXED,
+    ON_FAILURE,
+    Ended,
+    Pods,
+    Progress,
+    Step,
+    counts_when_terminating,
+    next_step,
+)
+from stowplan_cluster.reconcile.pods import FAILED
+from stowplan_cluster.reconcile.pods import Pod as ReportedPod
+from stowplan_cluster.reconcile.views import Job
 from stowplan_lab.simulation.results.ledger import Entry
-from stowplan_lab.simulation.workloads.owners import WorkloadController
+from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, Template, named_pod
+from stowplan_lab.simulation.workloads.runs import Runs
+
+#: Outcomes of Jobs; others are the reasons of those that failed.
+RUNNING, COMPLETE = "running", "complete"
+#: Why pods are deleted.
+SUSPENDED, JOB_FAILED = "suspended", "job failed"
+#: The shortest wait: the time is in seconds since 1970, and a shorter one would not advance it.
+_SHORTEST = 1e-6
 
 
-class JobController(WorkloadController):
-    api_version = "batch/v1"
-    _completed = 0
+class JobController:
+    """An `Owner` of pods."""
 
-    @property
-    def _wanted(self) -> int:
-        return min(self.replicas, self._template.completions - self._completed)
+    def __init__(self, context: SimulationContext, template: Template, name: str) -> None:
+        assert template.job is not None
+        self._context = context
+        self._template = template
+        self.name = name
+        self._runs = Runs(context, template, name)
+        self.job: Job = template.job
+        self.progress = Progress()
+        self.finished_at: float | None = None
+        #: Called when it is finished.
+        self.on_finish: Callable[[], object] | None = None
+        self._owner = OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=name, controller=True)
+        self._made = 0
+        spec = self.job.spec
+        self.indexes = Indexes(spec.completions or 0) if spec.completion_mode == INDEXED else None
+        #: UID -> completion index of pods that are neither finished nor terminating, and of terminating ones.
+        self._active: dict[str, int | None] = {}
+        self._leaving: dict[str, int | None] = {}
+        #: Since the last reconcile.
+        self._ended: list[Ended] = []
+        #: UIDs of leaving pods that were counted, or do not count.
+        self._settled: set[str] = set()
+        #: UID -> restarts of active pods that were restarted.
+        self._restarts: dict[str, int] = {}
+        self._strays = 0
+        self._will_look = False
+        self._looks_at: float | None = None
 
-    def _reconcile(self) -> None:
-        while len(self._active) < self._wanted:
-            self._make()
+    def begin(self) -> None:
+        self._context.jobs[RUNNING] += 1
+        self._reconcile()
+
+    def change(self, fields: Mapping[str, Any]) -> None:
+        """Change fields of its spec."""
+        self.job = replace(self.job, spec=replace(self.job.spec, **fields))
+        completions = self.job.spec.completions or 0
+        if self.indexes is not None and completions != self.indexes.completions:
+            self.indexes.resize(completions)
+            self._strays = sum(index >= completions for index in self._active.values() if index is not None)
+        self._reconcile()
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
 
     def finished(self, entry: Entry) -> None:
-        self._completed += 1
-        super().finished(entry)
+        uid = entry.pod.metadata.uid
+        index = self._active.pop(uid, None)
+        self._restarts.pop(uid, None)
+        if entry.failed:
+            self._release(index)
+        if index is not None:
+            index = self._counting(index)
+        self._ended.append(Ended(not entry.failed, self._context.time.now, index))
+        self._look()
 
-    def _replace(self) -> None:
-        if len(self._active) < self._wanted:
-            self._context.later(self._context.models.controller_delay, self._reconcile)
+    def lost(self, entry: Entry) -> None:
+        uid = entry.pod.metadata.uid
+        index = self._leaving[uid] = self._active.pop(uid, None)
+        self._restarts.pop(uid, None)
+        entry.origin.on_change = self._gone
+        if self.job.spec.pod_replacement_policy != FAILED:
+            self._release(index)
+        verdict = self.progress.verdict
+        if counts_when_terminating(self.job.spec, None if verdict is None else verdict.type):
+            self._fail(uid, index)
+        self._look()
+
+    def _gone(self, entry: Entry) -> None:
+        uid = entry.pod.metadata.uid
+        if self._context.ledger.of(uid) is not None:
+            return
+        index = self._leaving.pop(uid, None)
+        self._release(index)
+        self._fail(uid, index)
+        self._settled.discard(uid)
+        self._look()
+
+    def _fail(self, uid: str, index: int | None) -> None:
+        """Count a lost pod."""
+        if uid not in self._settled:
+            self._settled.add(uid)
+            self._ended.append(Ended(False, self._context.now, self._counting(index)))
+
+    def _release(self, index: int | None) -> None:
+        if self.indexes is not None and index is not None:
+            self.indexes.release(index)
+
+    def _counting(self, index: int | None) -> int | None:
+        return None if self.indexes is None or index is None or index >= self.indexes.completions else index
+
+    def _restarted(self, entry: Entry) -> None:
+        uid = entry.pod.metadata.uid
+        if entry.restarts > self._restarts.get(uid, 0) and uid in self._active:
+            self._restarts[uid] = entry.restarts
+            self._look()
+
+    # -- the controller ------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Reconcile after something has happened."""
+        if not self._will_look and self.finished_at is None:
+            self._will_look = True
+            time = self._context.time
+            time.at(time.now + self._context.models.controller_delay, Call(self._looked))
+
+    def _looked(self) -> None:
+        self._will_look = False
+        self._reconcile()
+
+    def _look_in(self, seconds: float) -> None:
+        """Reconcile when that much time has passed."""
+        at = self._context.now + max(seconds, _SHORTEST)
+        if self._looks_at is None or at < self._looks_at - _SHORTEST:
+            self._looks_at = at
+            self._context.time.at(at, Call(partial(self._timed_out, at)))
+
+    def _timed_out(self, at: float) -> None:
+        if self._looks_at == at:
+            self._looks_at = None
+            self._reconcile()
+
+    def _reconcile(self) -> None:
+        if self.finished_at is not None:
+            return
+        ended, self._ended = self._ended, []
+        pods = Pods(
+            active=len(self._active),
+            terminating=len(self._leaving),
+            ended=ended,
+            restarts=sum(self._restarts.values()) if self._restarts else 0,
+            list_active=self._reported,
+            indexes=self.indexes,
+            strays=self._strays,
+        )
+        self._strays = 0
+        step = next_step(self.job, self.progress, pods, self._context.time.now, most=maxsize)
+        self.progress = step.progress
+        if step.delete:
+            self._delete(step)
+        if step.indexes:
+            for index in step.indexes:
+                self._make(index)
+        else:
+            for _ in range(step.create):
+                self._make(None)
+        if step.finished:
+            self._finish()
+        elif step.after is not None:
+            self._look_in(step.after)
+
+    def _reported(self) -> Sequence[ReportedPod]:
+        return [self._context.reported(uid, uid) for uid in self._active]
+
+    def _delete(self, step: Step) -> None:
+        why = JOB_FAILED if step.counts_deleted else SUSPENDED if self.job.spec.suspend else SCALED_DOWN
+        for pod in step.delete:
+            uid = pod.uid
+            if not step.counts_deleted:
+                self._settled.add(uid)
+            entry = self._context.ledger.of(uid)
+            if entry is not None:
+                self._context.delete(entry, why)
+            else:
+                # The API server has refused it so far.
+                self._context.refused.drop({uid})
+                self._release(self._active.pop(uid))
+        self._look()
+
+    def _make(self, index: int | None) -> None:
+        template = self._template
+        self._made += 1
+        name = f"{self.name}-{self._made}" if index is None else f"{self.name}-{index}-{self._made}"
+        pod = named_pod(template.pod, template.workload, name, owner=self._owner)
+        if index is not None:
+            pod = _indexed(pod, index)
+        uid = pod.metadata.uid
+        self._active[uid] = index
+        origin = self._runs.origin(index)
+        origin.owner = self
+        if origin.failures and pod.spec.restart_policy == ON_FAILURE:
+            origin.on_change = self._restarted
+        self._context.arrive(pod, origin)
+
+    def _finish(self) -> None:
+        verdict = self.progress.verdict
+        assert verdict is not None
+        self.finished_at = self._context.time.now
+        jobs = self._context.jobs
+        jobs[RUNNING] -= 1
+        jobs[verdict.reason if verdict.type == FAILURE_TARGET else COMPLETE] += 1
+        if self.on_finish is not None:
+            self.on_finish()
+
+
+def _indexed(pod: Pod, index: int) -> Pod:
+    metadata, about = pod.metadata, {COMPLETION_INDEX: str(index)}
+    labels, annotations = {**metadata.labels, **about}, {**metadata.annotations, **about}
+    return replace(pod, metadata=replace(metadata, labels=labels, annotations=annotations))

@@ -22,8 +22,9 @@ from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_cluster.reconcile.replica_sets import next_change
-from stowplan_cluster.reconcile.views import UpdateStrategy
+from stowplan_cluster.reconcile.views import Job, UpdateStrategy
 from stowplan_lab.simulation.definition.amounts import Distribution
+from stowplan_lab.simulation.definition.scenario_fields import FailuresSpec
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
@@ -39,8 +40,8 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     #: As an API server would store it.
     pod: Pod
     replicas: int = 1
-    #: For a Job: the number of pods that must complete.
-    completions: int = 1
+    #: For a Job.
+    job: Job | None = None
     #: For a StatefulSet: whether a pod waits for the one before it (OrderedReady).
     ordered: bool = False
     #: The same: ordinals.start.
@@ -50,6 +51,7 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     #: How its pods are updated to another template; None: never.
     update: UpdateStrategy | None = None
     lifetime: Distribution | None = None
+    failures: FailuresSpec | None = None
     #: Creates the object that default spreading reads, by name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
     #: The claims of a StatefulSet's pod, by the pod's name.
@@ -83,8 +85,6 @@ class Replicated(Protocol):
 class WorkloadController:
     """One Deployment or ReplicaSet: it creates pods until there are enough."""
 
-    api_version = "apps/v1"
-
     def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
         self._context = context
         self._template = template
@@ -97,7 +97,7 @@ class WorkloadController:
         #: See `Origin`.
         self._on_change: Callable[[Entry], object] | None = None
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
-        self._owner = OwnerReference(api_version=self.api_version, kind=kind, name=name, uid=name, controller=True)
+        self._owner = OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=name, controller=True)
 
     def begin(self) -> None:
         if self._template.companion is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +19,7 @@ from stowplan.kube.api.types import PersistentVolumeClaim, PriorityClass, Replic
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
+from stowplan_lab.simulation.workloads.job_specs import PATCHED_KINDS, job_of, patched_fields
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.revisions import ROLLED, update_strategy
 
@@ -56,9 +57,12 @@ def template_of(
     if spec.scheduler_name:
         found = replace(found, spec=replace(found.spec, scheduler_name=spec.scheduler_name))
     of_spec = manifest.get("spec") or {}
-    replicas, completions = _numbers(kind, of_spec, where)
-    if kind == "Job" and spec.lifetime is None:
-        raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
+    replicas = 1 if kind == "Job" else _number(of_spec.get("replicas"), f"{where}: spec.replicas")
+    job = job_of(manifest, where) if kind == "Job" else None
+    if job is not None:
+        if spec.lifetime is None:
+            raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
+        found = replace(found, spec=replace(found.spec, restart_policy=job.spec.restart_policy))
     claims = _claims(_with_name(manifest, spec.name), where) if kind == "StatefulSet" else None
     update = update_strategy(kind, of_spec, where) if kind in ROLLED else None
     template = Template(
@@ -66,12 +70,13 @@ def template_of(
         kind=kind,
         pod=found,
         replicas=replicas,
-        completions=completions,
+        job=job,
         ordered=kind == "StatefulSet" and _is_ordered(of_spec, where),
         first_ordinal=_first_ordinal(of_spec, where) if kind == "StatefulSet" else 0,
         min_ready=_min_ready(of_spec, where) if kind in ROLLED else 0.0,
         update=update if rolls else None,
         lifetime=spec.lifetime,
+        failures=spec.failures,
         claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
@@ -113,14 +118,6 @@ def _manifest(spec: WorkloadSpec, folder: Path, where: str) -> dict[str, Any]:
 def _with_name(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     metadata = manifest.get("metadata") or {}
     return {"apiVersion": "v1", **manifest, "metadata": {"namespace": "default", **metadata, "name": name}}
-
-
-def _numbers(kind: str, spec: dict[str, Any], where: str) -> tuple[int, int]:
-    """(parallel pods, pods that must complete)."""
-    if kind != "Job":
-        return _number(spec.get("replicas"), f"{where}: spec.replicas"), 1
-    completions = _number(spec.get("completions"), f"{where}: spec.completions")
-    return _number(spec.get("parallelism"), f"{where}: spec.parallelism"), completions
 
 
 def _is_ordered(spec: dict[str, Any], where: str) -> bool:
@@ -192,9 +189,18 @@ def _companion(kind: str, spec: dict[str, Any], namespace: str, where: str) -> C
 _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 
 
+class Change(NamedTuple):
+    """A patch of Jobs or of a CronJob."""
+
+    #: Each has `change(fields)`.
+    controllers: Collection[Any]
+    #: Fields of the spec, by their names in Python, and their new values.
+    fields: Mapping[str, Any]
+
+
 class Rollout(NamedTuple):
     #: The workload's controllers that exist at that time; each has `roll_out(template)`.
-    controllers: Sequence[Any]
+    controllers: Collection[Any]
     #: None: restart the current template.
     template: Template | None
 
@@ -202,13 +208,14 @@ class Rollout(NamedTuple):
 def rollouts_of(
     scenario: Scenario,
     templates: Mapping[str, Template],
-    controllers: Mapping[str, Sequence[Any]],
+    controllers: Mapping[str, Collection[Any]],
     folder: Path,
     classes: Sequence[PriorityClass],
-) -> dict[int, Rollout]:
-    """Rollouts by the number of their event; raises ScenarioError, also for workloads that cannot be scaled."""
+) -> dict[int, Rollout | Change]:
+    """Rollouts and patches by the number of their event; raises ScenarioError, also for what cannot be scaled."""
     specs = {spec.name: spec for spec in scenario.workloads}
-    found, problems = {}, Problems()
+    found: dict[int, Rollout | Change] = {}
+    problems = Problems()
     for index, event in enumerate(scenario.events):
         with problems.collected():
             if event.scale is not None:
@@ -218,6 +225,11 @@ def rollouts_of(
                 _check(templates.get(name), name, ROLLED, where)
                 template = None if patch is None else patched_template(specs[name], patch, folder, classes, where)
                 found[index] = Rollout(controllers[name], template)
+            if event.patch is not None:
+                name, where = event.patch.workload, f"events[{index}].patch"
+                _check(templates.get(name), name, PATCHED_KINDS, where)
+                manifest = _manifest(specs[name], folder, f"workloads: {name}")
+                found[index] = Change(controllers[name], patched_fields(manifest, event.patch.spec, f"{where}.spec"))
     problems.raise_any()
     return found
 
