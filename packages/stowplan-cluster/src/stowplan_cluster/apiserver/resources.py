@@ -256,6 +256,8 @@ _STORAGE = (
 )
 _SCHEDULING = (
     _resource("resourcequotas", "ResourceQuota", "quota", subresources=("status",)),
+    _resource("limitranges", "LimitRange", "limits"),
+    _cluster("runtimeclasses", "RuntimeClass", group="node.k8s.io"),
     _resource(
         "poddisruptionbudgets",
         "PodDisruptionBudget",
@@ -365,7 +367,6 @@ _STORED_ONLY = tuple(
     replace(resource, stored_only=True)
     for resource in (
         _resource("endpoints", "Endpoints", "ep", created_by_update=True),
-        _resource("limitranges", "LimitRange", "limits"),
         _resource("podtemplates", "PodTemplate", generation=True),
         _resource(
             "cronjobs",
@@ -398,7 +399,6 @@ _STORED_ONLY = tuple(
             categories=("api-extensions",),
             subresources=("status",),
         ),
-        _cluster("runtimeclasses", "RuntimeClass", group="node.k8s.io"),
         _cluster("flowschemas", "FlowSchema", **_FLOW_CONTROL),
         _cluster("prioritylevelconfigurations", "PriorityLevelConfiguration", **_FLOW_CONTROL),
         _cluster(

@@ -37,11 +37,11 @@ if TYPE_CHECKING:
 _FIRST = {
     kind: rank
     for rank, kinds in enumerate(
-        (("Namespace",), ("CustomResourceDefinition",), ("PriorityClass", "StorageClass", "Workload"))
+        (("Namespace",), ("CustomResourceDefinition",), ("PriorityClass", "RuntimeClass", "StorageClass", "Workload"))
     )
     for kind in kinds
 }
-_LAST = {"Pod": len(_FIRST) + 1, "ResourceQuota": len(_FIRST) + 2}
+_LAST = {"Pod": len(_FIRST) + 1, "ResourceQuota": len(_FIRST) + 2, "LimitRange": len(_FIRST) + 2}
 _OTHERS = len(_FIRST)
 #: Fields that the server sets, or clears when an object is created.
 _SET_BY_SERVERS = ("resourceVersion", "managedFields", "selfLink", "generation", "deletionTimestamp")

@@ -123,6 +123,6 @@ def test_what_they_do_not_do_is_named():
         return warnings_of(storage, {})[0].partition(": ")[2]
 
     assert effect("cronjobs.batch") == "it starts no Jobs"
-    assert effect("limitranges") == "pods get no defaults from it, and are not limited"
+    assert effect("networkpolicies.networking.k8s.io") == "it blocks nothing"
     assert effect("ingressclasses.networking.k8s.io") == "no controller here acts on it"
     assert warnings_of("podtemplates", {}) == []

@@ -32,6 +32,7 @@ from stowplan.drivers.virtual_time.object_store import ObjectStore
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.documents import Documents
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ObjectMeta, controller_of
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import parse_timestamp
@@ -351,14 +352,17 @@ class Simulation:
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
         scenario, context = self.scenario, self.context
-        objects, quotas, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
+        objects, quotas, policies, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
         for note in (*self._early_notes, *notes):
             context.note(note)
         for name in _NAMESPACES:
             context.put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
         self._begin_with(objects)
-        if quotas:
-            self.admission.enforce(quotas)
+        if quotas or policies:
+            try:
+                self.admission.enforce(quotas, policies)
+            except LoadError as error:
+                raise ScenarioError(*error.errors) from None
             self._time.watch(self.admission, first=True)
         for group in self.fleet.groups.values():
             for _ in range(group.spec.count):

@@ -17,10 +17,14 @@ from stowplan_lab.traces.trace import Trace, TraceError, open_trace
 
 def objects_at_start(
     spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]
-) -> tuple[list[ApiStruct], list[Mapping[str, Any]], list[str]]:
-    """(objects except for groups of nodes, ResourceQuotas, notes for the user); raises ScenarioError."""
+) -> tuple[list[ApiStruct], list[Mapping[str, Any]], list[Mapping[str, Any]], list[str]]:
+    """(objects except for groups of nodes, ResourceQuotas, LimitRanges and RuntimeClasses, notes for the user).
+
+    Raises ScenarioError.
+    """
     objects: list[ApiStruct] = []
     quotas: list[Mapping[str, Any]] = []
+    policies: list[Mapping[str, Any]] = []
     notes: list[str] = []
     if spec.files:
         try:
@@ -29,6 +33,7 @@ def objects_at_start(
             raise ScenarioError(*error.errors) from None
         objects += filed.objects
         quotas += filed.quotas
+        policies += filed.policies
         notes += filed.notes
     if spec.live or spec.kubeconfig or spec.context:
         read = _live(spec, folder, kinds)
@@ -40,7 +45,7 @@ def objects_at_start(
             objects += trace_of(spec.trace, folder).nodes()
         except TraceError as error:
             raise ScenarioError(f"cluster.trace: {error}") from None
-    return objects, quotas, notes
+    return objects, quotas, policies, notes
 
 
 def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.scenarios.manifests import container, group, scenario
 
@@ -75,3 +76,46 @@ def test_what_exists_counts_and_is_not_refused(simulated):
     ]
     result = simulated({"pods": "1"}, workload("ReplicaSet", replicas=1), files=pods)
     assert result.summary.ends == {"running": 2, "refused": 1}
+
+
+def limit_range(*limits):
+    return {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "l"}, "spec": {"limits": list(limits)}}
+
+
+def test_a_limit_range_adds_requests_and_refuses(simulated):
+    limits = limit_range({"type": "Container", "max": {"cpu": "500m"}, "defaultRequest": {"ephemeral-storage": "1Gi"}})
+    manifest = {"kind": "Pod", "spec": {"containers": [container("600m")]}}
+    too_large = {"name": "large", "manifest": manifest, "at": 1}
+    result = simulated({"pods": "9"}, workload("ReplicaSet", replicas=1), too_large, files=[limits])
+    found = rows(result)
+    assert found["web-1"].requests["ephemeral-storage"] == 2**30
+    [refused] = [row for row in result.decisions if row.workload == "large"]
+    problem = "maximum cpu usage per Container is 500m, but request is 600m"
+    assert (refused.end, refused.message) == ("refused", f'pods "{refused.pod[8:]}" is forbidden: {problem}')
+
+
+def test_a_runtime_class_adds_overhead_and_chooses_nodes(simulated):
+    runtime_class = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "vm"},
+        "handler": "vm",
+        "overhead": {"podFixed": {"cpu": "50m"}},
+        "scheduling": {"nodeSelector": {"vm": "yes"}},
+    }
+    spec = {"runtimeClassName": "vm", "containers": [container("100m")]}
+    pods = [
+        {"name": name, "manifest": {"kind": "Pod", "spec": {**spec, "runtimeClassName": name}}} for name in ("vm", "no")
+    ]
+    result = simulated({"pods": "9"}, *pods, files=[runtime_class], duration=60)
+    found = {row.workload: row for row in result.decisions}
+    assert (found["vm"].requests["cpu"], found["vm"].end) == (150, "pending")
+    assert found["no"].message.endswith('is forbidden: pod rejected: RuntimeClass "no" not found')
+
+
+@pytest.mark.parametrize(
+    "wrong", [limit_range("x"), limit_range({"type": "Container", "max": {"cpu": "x"}})], ids=["no item", "no amount"]
+)
+def test_what_cannot_be_understood_is_refused(simulated, wrong):
+    with pytest.raises(ScenarioError, match="LimitRange l"):
+        simulated({"pods": "9"}, workload("ReplicaSet", replicas=1), files=[wrong])

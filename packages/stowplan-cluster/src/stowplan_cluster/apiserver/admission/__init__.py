@@ -4,7 +4,7 @@ Each plugin has its upstream name and can be disabled by it. Some belong to a co
 taint that only it removes again. They are off by default; `controllers/controller_manager.py` enables those whose
 controller runs.
 
-Left out: ServiceAccount, LimitRanger, RuntimeClass, PodSecurity, PodGroupProtection and the webhooks.
+Left out: ServiceAccount, PodSecurity, PodGroupProtection and the webhooks.
 Topology labels of pods come with the binding (`binding.py`).
 
 Upstream: pkg/kubeapiserver/options/plugins.go gives the order.
@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING
 from stowplan_cluster.apiserver.admission.plugins import (
     DefaultStorageClass,
     DefaultTolerationSeconds,
+    LimitRanger,
     NamespaceLifecycle,
     PersistentVolumeClaimResize,
     PodGroupWorkloadExists,
     Priority,
     ResourceQuota,
+    RuntimeClass,
     StorageObjectInUseProtection,
     TaintNodesByCondition,
 )
@@ -39,12 +41,14 @@ __all__ = ["OFF_BY_DEFAULT", "PLUGINS", "Admission"]
 
 _PLUGINS: tuple[type[Plugin], ...] = (
     NamespaceLifecycle,
+    LimitRanger,
     TaintNodesByCondition,
     Priority,
     DefaultTolerationSeconds,
     DefaultStorageClass,
     StorageObjectInUseProtection,
     PersistentVolumeClaimResize,
+    RuntimeClass,
     PodGroupWorkloadExists,
     ResourceQuota,
 )

@@ -13,8 +13,10 @@ import msgspec
 from stowplan.kube.api.api_errors import Forbidden, StatusCause, forbidden, not_found
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.limit_ranges import add_defaults, problems_of_claim, problems_of_pod
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quotas import CountedPod
+from stowplan.kube.api.runtime_classes import apply_class, name_of_class
 from stowplan.kube.api.storage import StorageClass, default_class
 from stowplan.kube.api.taints import NOT_READY, UNREACHABLE
 from stowplan.kube.claims.annotations import STORAGE_CLASS
@@ -171,6 +173,45 @@ class ResourceQuota(Plugin):
         for quota in self._quotas.within(metadata_of(obj).get("namespace", "")):
             if why := quota.refusal(pod):
                 raise refusal(resource, obj, why)
+
+
+# LimitRanger: give pods the defaults of their namespace, and refuse pods and claims beyond its limits.
+#
+# Upstream: plugin/pkg/admission/limitranger.
+
+
+class LimitRanger(Plugin):
+    name = "LimitRanger"
+    handles = frozenset({"pods", "persistentvolumeclaims"})
+
+    def create(self, resource: Resource, obj: JsonObject) -> None:
+        namespace = metadata_of(obj).get("namespace", "")
+        ranges = [stored.to_dict() for stored in self._list("limitranges") if stored.namespace == namespace]
+        if not ranges:
+            return
+        if resource.storage == "pods":
+            add_defaults(ranges, obj)
+            why = problems_of_pod(ranges, obj)
+        else:
+            why = problems_of_claim(ranges, obj)
+        if why:
+            raise refusal(resource, obj, why)
+
+
+# RuntimeClass: the overhead of a pod's runtime, and the nodes that have it.
+#
+# Upstream: plugin/pkg/admission/runtimeclass.
+
+
+class RuntimeClass(Plugin):
+    name = "RuntimeClass"
+    handles = frozenset({"pods"})
+
+    def create(self, resource: Resource, obj: JsonObject) -> None:
+        name = name_of_class(obj)
+        stored = self._lookup("runtimeclasses.node.k8s.io", "", name) if name else None
+        if why := apply_class(None if stored is None else stored.to_dict(), obj):
+            raise refusal(resource, obj, why)
 
 
 # Default storage classes, resize checks, and protection finalizers of claims and volumes.

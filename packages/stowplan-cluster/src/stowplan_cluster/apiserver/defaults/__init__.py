@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Callable
 
+from stowplan.kube.api.limit_ranges import default_limit_range
 from stowplan_cluster.apiserver.defaults import devices, pods, services, workloads
 from stowplan_cluster.apiserver.defaults.pods import round_amounts
 from stowplan_cluster.apiserver.objects import JsonObject
@@ -116,6 +117,7 @@ def _default_definition(definition: JsonObject) -> None:
 
 
 _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
+    "limitranges": default_limit_range,
     "namespaces": _default_namespace,
     "nodes": _default_node,
     "persistentvolumeclaims": pods.default_claim,

@@ -62,6 +62,8 @@ _PRINTERS: dict[str, Printer] = {
     "cronjobs.batch": workloads.CRON_JOBS,
     "horizontalpodautoscalers.autoscaling": workloads.AUTOSCALERS,
     "resourcequotas": core.QUOTAS,
+    "limitranges": core.NAME_AND_AGE,
+    "runtimeclasses.node.k8s.io": core.NAME_AND_AGE,
 }
 
 

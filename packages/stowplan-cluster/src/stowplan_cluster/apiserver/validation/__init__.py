@@ -81,6 +81,8 @@ _CORE = {
         workloads.check_controller, workloads.check_controller_update, names.long_name, judge_prefix=False
     ),
     "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
+    "limitranges": _Rules(quotas.check_limit_range, quotas.check_limit_range_update),
+    "runtimeclasses.node.k8s.io": _Rules(quotas.check_runtime_class, quotas.check_runtime_class_update),
     "secrets": _Rules(data.check_secret, data.check_secret_update),
     "serviceaccounts": _Rules(_accept, _accept_update),
     "services": _Rules(services.check_service, services.check_service_update, names.dns_label),

@@ -1,14 +1,18 @@
-"""Validate ResourceQuotas, and the Namespaces that they are for.
+"""Validate ResourceQuotas, and the Namespaces that they are for, LimitRanges and RuntimeClasses.
 
-Upstream: pkg/apis/core/validation (ValidateResourceQuota).
+Upstream: pkg/apis/core/validation (ValidateResourceQuota, ValidateLimitRange), pkg/apis/node/validation.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
+
 from stowplan.kube.api.labels import label_key_errors
+from stowplan.kube.api.quantity import NANO, parse_quantity
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors
 from stowplan_cluster.apiserver.validation.metadata import check_known_finalizer
+from stowplan_cluster.apiserver.validation.names import dns_label
 from stowplan_cluster.apiserver.validation.resources import (
     check_quota_resource_name,
     check_resource_quantity,
@@ -28,6 +32,11 @@ _SCOPES = {
 }
 _EXCLUSIVE = (("BestEffort", "NotBestEffort"), ("NotTerminating", "Terminating"))
 _ONLY_EXIST = frozenset(("BestEffort", "NotBestEffort", "Terminating", "NotTerminating", "CrossNamespacePodAffinity"))
+
+#: The fields of a LimitRange's item, from the smallest amount of a resource to the largest.
+_BOUNDS = ("min", "defaultRequest", "default", "max")
+_NO_STORAGE = "either minimum or maximum storage value is required, but neither was provided"
+_NAMES = {"min": "min", "defaultRequest": "default request", "default": "default", "max": "max"}
 
 
 def check_quota(errors: Errors, quota: JsonObject) -> None:
@@ -140,3 +149,51 @@ def check_namespace_update(errors: Errors, namespace: JsonObject, old: JsonObjec
 def _check_finalizer(errors: Errors, path: str, finalizer: str) -> None:
     errors.check_texts(path, finalizer, label_key_errors(finalizer))
     check_known_finalizer(errors, path, finalizer)
+
+
+def check_limit_range(errors: Errors, limit_range: JsonObject) -> None:
+    seen: set[str] = set()
+    for index, item in enumerate((limit_range.get("spec") or {}).get("limits") or ()):
+        path, type_ = f"spec.limits[{index}]", item.get("type", "")
+        if type_ in seen:
+            errors.duplicate(f"{path}.type", type_)
+        seen.add(type_)
+        if type_ == "Pod":
+            for field in ("default", "defaultRequest"):
+                if item.get(field):
+                    errors.forbidden(f"{path}.{field}", "may not be specified when `type` is 'Pod'")
+        if type_ == "PersistentVolumeClaim" and not any("storage" in (item.get(name) or {}) for name in ("min", "max")):
+            errors.required(f"{path}.limits", _NO_STORAGE)
+        for name in sorted({name for field in _BOUNDS for name in item.get(field) or ()}):
+            _check_bounds(errors, path, name, item)
+        for name, ratio in (item.get("maxLimitRequestRatio") or {}).items():
+            if parse_quantity(ratio) < NANO:
+                errors.invalid(f"{path}.maxLimitRequestRatio[{name}]", ratio, f"ratio {ratio} is less than 1")
+
+
+def _check_bounds(errors: Errors, path: str, name: str, item: JsonObject) -> None:
+    amounts = {field: of[name] for field in _BOUNDS if name in (of := item.get(field) or {})}
+    for field, amount in amounts.items():
+        check_resource_quantity(errors, f"{path}.{field}[{name}]", name, amount)
+    for low, high in combinations(amounts, 2):
+        if parse_quantity(amounts[low]) > parse_quantity(amounts[high]):
+            why = f"{_NAMES[low]} value {amounts[low]} is greater than {_NAMES[high]} value {amounts[high]}"
+            errors.invalid(f"{path}.{low}[{name}]", amounts[low], why)
+
+
+def check_limit_range_update(errors: Errors, limit_range: JsonObject, old: JsonObject, subresource: str) -> None:
+    check_limit_range(errors, limit_range)
+
+
+def check_runtime_class(errors: Errors, runtime_class: JsonObject) -> None:
+    handler = runtime_class.get("handler") or ""
+    for problem in dns_label(handler):
+        errors.invalid("handler", handler, problem)
+    for name, amount in ((runtime_class.get("overhead") or {}).get("podFixed") or {}).items():
+        check_resource_quantity(errors, f"overhead.podFixed[{name}]", name, amount)
+
+
+def check_runtime_class_update(errors: Errors, runtime_class: JsonObject, old: JsonObject, subresource: str) -> None:
+    if runtime_class.get("handler") != old.get("handler"):
+        errors.invalid("handler", runtime_class.get("handler"), IMMUTABLE)
+    check_runtime_class(errors, runtime_class)

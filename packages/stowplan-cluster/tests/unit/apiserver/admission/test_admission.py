@@ -68,6 +68,93 @@ def cluster():
     return Cluster()
 
 
+def limit_range(*limits):
+    return named("v1", "LimitRange", namespace="default", spec={"limits": list(limits)})
+
+
+class TestLimitRanger:
+    def test_defaults_and_what_says_so(self, cluster):
+        made = limit_range({"type": "Container", "max": {"cpu": "2"}, "defaultRequest": {"memory": "1Gi"}})
+        apply_defaults(cluster.resource_of(made), made)
+        assert made["spec"]["limits"][0] == {
+            "type": "Container",
+            "max": {"cpu": "2"},
+            "default": {"cpu": "2"},
+            "defaultRequest": {"memory": "1Gi", "cpu": "2"},
+        }
+        cluster.put(made)
+        pod = cluster.create(a_pod("web").requests(cpu="1").obj())
+        [container] = pod["spec"]["containers"]
+        assert container["resources"] == {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2"}}
+        said = f"memory request for container {container['name']}; cpu limit for container {container['name']}"
+        assert pod["metadata"]["annotations"] == {"kubernetes.io/limit-ranger": f"LimitRanger plugin set: {said}"}
+
+    @pytest.mark.parametrize(
+        ("limits", "why"),
+        [
+            pytest.param(
+                {"type": "Container", "min": {"cpu": "2"}},
+                "minimum cpu usage per Container is 2, but request is 1",
+                id="too small",
+            ),
+            pytest.param(
+                {"type": "Pod", "max": {"memory": "1Gi"}},
+                "maximum memory usage per Pod is 1Gi.  No limit is specified",
+                id="no limit",
+            ),
+            pytest.param(
+                {"type": "Container", "maxLimitRequestRatio": {"cpu": "2"}},
+                "cpu max limit to request ratio per Container is 2, but provided ratio is 3.000000",
+                id="ratio",
+            ),
+        ],
+    )
+    def test_pods_beyond_it_are_refused(self, cluster, limits, why):
+        cluster.put(limit_range(limits))
+        pod = a_pod("web").requests(cpu="1").obj()
+        pod["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "3"}
+        with pytest.raises(Forbidden) as refused:
+            cluster.create(pod)
+        assert str(refused.value) == f'pods "web" is forbidden: {why}'
+
+    def test_claims(self, cluster):
+        cluster.put(limit_range({"type": "PersistentVolumeClaim", "max": {"storage": "1Gi"}}))
+        spec = {"resources": {"requests": {"storage": "2Gi"}}}
+        with pytest.raises(
+            Forbidden, match="maximum storage usage per PersistentVolumeClaim is 1Gi, but request is 2Gi"
+        ):
+            cluster.create(named("v1", "PersistentVolumeClaim", namespace="default", spec=spec))
+
+
+class TestRuntimeClass:
+    def vm(self):
+        overhead, scheduling = {"podFixed": {"cpu": "100m"}}, {"nodeSelector": {"vm": "yes"}}
+        return named("node.k8s.io/v1", "RuntimeClass", "vm", handler="vm", overhead=overhead, scheduling=scheduling)
+
+    def pod(self, **fields):
+        pod = a_pod("web").obj()
+        return {**pod, "spec": {**pod["spec"], "runtimeClassName": "vm", **fields}}
+
+    def test_overhead_and_nodes(self, cluster):
+        cluster.put(self.vm())
+        spec = cluster.create(self.pod(nodeSelector={"disk": "ssd"}))["spec"]
+        assert (spec["overhead"], spec["nodeSelector"]) == ({"cpu": "100m"}, {"disk": "ssd", "vm": "yes"})
+
+    @pytest.mark.parametrize(
+        ("fields", "why"),
+        [
+            ({"overhead": {"cpu": "1"}}, "Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+            ({"nodeSelector": {"vm": "no"}}, "conflict: runtimeClass.scheduling.nodeSelector"),
+            ({"runtimeClassName": "other"}, 'RuntimeClass "other" not found'),
+            ({"runtimeClassName": "", "overhead": {"cpu": "1"}}, "Pod Overhead set without corresponding RuntimeClass"),
+        ],
+    )
+    def test_refused(self, cluster, fields, why):
+        cluster.put(self.vm())
+        with pytest.raises(Forbidden, match=why):
+            cluster.create(self.pod(**fields))
+
+
 class TestNamespaceLifecycle:
     def test_no_namespace(self, cluster):
         with pytest.raises(NotFound, match=r'^namespaces "lost" not found$') as caught:

@@ -8,15 +8,20 @@ Upstream: plugin/pkg/admission/priority, plugin/pkg/admission/storage/storagecla
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
 from msgspec import field
 
-from stowplan.kube.api.decode import is_namespaced
+from stowplan.kube.api.container_totals import JsonObject
+from stowplan.kube.api.decode import convert, is_namespaced, to_dict
+from stowplan.kube.api.limit_ranges import add_defaults, default_limit_range, problems_of_pod
+from stowplan.kube.api.manifest_files import LoadError
+from stowplan.kube.api.merge_patches import copy_of
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
+from stowplan.kube.api.runtime_classes import apply_class, name_of_class
 from stowplan.kube.api.storage import default_class
 from stowplan.kube.api.types import Container, PersistentVolumeClaim, Pod, PodSpec, PriorityClass, StorageClass
 from stowplan.kube.claims.claim_terms import is_fully_bound, names_class
@@ -58,6 +63,42 @@ def with_storage_class(claim: PersistentVolumeClaim, default: str | None) -> Per
     if default is None or names_class(claim) or is_fully_bound(claim):
         return claim
     return replace(claim, spec=replace(spec, storage_class_name=default))
+
+
+class PodPolicies:
+    """LimitRanges and RuntimeClasses, as decoded JSON; raises LoadError."""
+
+    def __init__(self, manifests: Iterable[Mapping[str, Any]]) -> None:
+        self._ranges: dict[str, list[JsonObject]] = {}
+        self._classes: dict[str, JsonObject] = {}
+        for manifest in manifests:
+            try:
+                self._add(copy_of(manifest))
+            except (AttributeError, TypeError, ValueError) as error:
+                # Nobody has validated it.
+                name = f"{manifest['kind']} {(manifest.get('metadata') or {}).get('name')}"
+                raise LoadError([f"{name} cannot be understood: {error}"]) from None
+
+    def _add(self, obj: JsonObject) -> None:
+        metadata, empty = obj["metadata"], {"spec": {"runtimeClassName": "any", "containers": [{}]}}
+        if obj["kind"] == "RuntimeClass":
+            apply_class(obj, empty)
+            self._classes[metadata["name"]] = obj
+            return
+        default_limit_range(obj)
+        add_defaults([obj], empty)
+        problems_of_pod([obj], empty)
+        self._ranges.setdefault(metadata.get("namespace") or "default", []).append(obj)
+
+    def applied(self, pod: Pod) -> tuple[Pod, str]:
+        """(the pod with what they add, why it may not be created; "": it may)."""
+        ranges = self._ranges.get(pod.metadata.namespace or "default", ())
+        if not ranges and not pod.spec.runtime_class_name:
+            return pod, ""
+        obj = to_dict(pod)
+        add_defaults(ranges, obj)
+        why = problems_of_pod(ranges, obj) or apply_class(self._classes.get(name_of_class(obj)), obj)
+        return pod if why else replace(pod, spec=convert(obj["spec"], PodSpec)), why
 
 
 def _named(name: str) -> Any:

@@ -27,6 +27,8 @@ from stowplan.kube.api.types import Node, PersistentVolumeClaim, PriorityClass, 
 from stowplan.kube.structs import PlainStruct
 
 _QUOTA = "ResourceQuota"
+#: Kinds that change pods when they are created.
+_POLICIES = frozenset(("LimitRange", "RuntimeClass"))
 
 
 class LoadedFiles(PlainStruct, frozen=True):
@@ -41,6 +43,8 @@ class LoadedFiles(PlainStruct, frozen=True):
     manifests: Mapping[WorkloadName, Mapping[str, Any]] = {}
     #: All ResourceQuotas.
     quotas: Sequence[Mapping[str, Any]] = ()
+    #: All LimitRanges and RuntimeClasses.
+    policies: Sequence[Mapping[str, Any]] = ()
 
 
 def objects_of_files(
@@ -55,7 +59,7 @@ def objects_of_files(
     `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply,
     and a StatefulSet uses its claims.
     """
-    loaded = load_files(paths, stdin, others=WORKLOADS | {TEMPLATE, _QUOTA}, recursive=recursive)
+    loaded = load_files(paths, stdin, others=WORKLOADS | _POLICIES | {TEMPLATE, _QUOTA}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(loaded.manifests(), loaded.unread)
     nodes = [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
@@ -70,4 +74,5 @@ def objects_of_files(
     notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
     named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
     quotas = [manifest for manifest in manifests if manifest["kind"] == _QUOTA]
-    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named, quotas)
+    policies = [manifest for manifest in manifests if manifest["kind"] in _POLICIES]
+    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named, quotas, policies)

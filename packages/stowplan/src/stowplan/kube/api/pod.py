@@ -90,6 +90,7 @@ class PodSpec(ApiStruct, frozen=True, kw_only=True):
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    runtime_class_name: str = ""
     overhead: ResourceList = {}
     resources: ResourceRequirements | None = None
     scheduling_gates: tuple[PodSchedulingGate, ...] = ()
