@@ -6,7 +6,8 @@ one around them; defaults of arguments, decorators and annotations are left alon
 
 A mutant's id is a hash of the function's arguments and body, the kind of fault, and which of that kind it is. The names
 of function and module, docstrings, annotations and imports do not count: what is moved or renamed keeps its ids. Where
-a function is edited elsewhere, the mutant is known by the names of class and function and the line before and after.
+a function is edited elsewhere, the mutant is known by the names of class and function and the line before and after, or
+by fewer of these where classes were merged or renamed, if only one function has such a line.
 `ast.unparse` differs between Python's versions: compare within one.
 """
 
@@ -76,6 +77,10 @@ class Function:
     tree: ast.Module
 
     @property
+    def name(self):
+        return self.qualname.rpartition(".")[2]
+
+    @property
     def place(self):
         return f"{self.module}:{self.qualname}"
 
@@ -96,15 +101,24 @@ class Function:
             numbers[one.kind] += 1
         return found
 
-    @cached_property
+    @property
     def edit_keys(self):
         """Keys of the mutants that edits elsewhere in the function leave as they are."""
-        keys, numbers = {}, Counter()
+        return self.edit_keys_as(self.qualname)
+
+    def edit_keys_as(self, qualname):
+        """The same of the function under another name, which it may have had."""
+        return {name: _digest(repr((qualname, *text))) for name, text in self._edits.items()}
+
+    @cached_property
+    def _edits(self):
+        """Mutant -> kind, the line before and after, and which of those with the same ones it is."""
+        found, numbers = {}, Counter()
         for name, one in self.mutants.items():
-            text = (self.qualname, one.kind, *one.lines())
-            keys[name] = _digest(repr((*text, numbers[text])))
+            text = (one.kind, *one.lines())
+            found[name] = (*text, numbers[text])
             numbers[text] += 1
-        return keys
+        return found
 
     def code(self):
         """The code object, of the tree as it is now."""
@@ -139,22 +153,34 @@ def functions(packages):
 
 def find(sample, packages):
     """Id -> (function, its mutant's id now), of the mutants in the sample that are in the packages as they are now."""
-    by_digest, by_name = defaultdict(list), defaultdict(list)
-    for function in functions(packages):
+    everything = list(functions(packages))
+    by_digest = defaultdict(list)
+    for function in everything:
         by_digest[function.digest].append(function)
-        by_name[function.qualname].append(function)
     found = {}
     for line in sample:
         name, place = line["id"], line["place"]
-        qualname = place.partition(":")[2]
         same = by_digest[name.partition(":")[0]]
         if same:
+            qualname = place.partition(":")[2]
             found[name] = min(same, key=lambda f: (f.place != place, f.qualname != qualname)), name
             continue
-        edited = [(f, key) for f in by_name[qualname] for key, edit in f.edit_keys.items() if edit == line["edit"]]
-        if len(edited) == 1 and edited[0][0].mutated(edited[0][1]):
-            found[name] = edited[0]
+        function, mutant = _edited(line, everything)
+        if function is not None and function.mutated(mutant):
+            found[name] = function, mutant
     return found
+
+
+def _edited(line, everything):
+    """The function of the same class and name, else the only one of this name, else the only one with such lines."""
+    qualname = line["place"].partition(":")[2]
+    same_name = [function for function in everything if function.name == qualname.rpartition(".")[2]]
+    same_class = [function for function in same_name if function.qualname == qualname]
+    for candidates in (same_class, same_name, everything):
+        hits = [(f, name) for f in candidates for name, key in f.edit_keys_as(qualname).items() if key == line["edit"]]
+        if hits:
+            return hits[0] if len(hits) == 1 else (None, None)
+    return None, None
 
 
 def _functions(node, prefix):

@@ -32,8 +32,14 @@ def emptied(items):
 def unused():
     return 1
 '''
-# `emptied` is edited elsewhere, and `unused` is cut.
-FITTING_LATER = FITTING.replace("return items", "return list(items)").partition("def unused")[0]
+# `emptied` and the class have other names and are edited elsewhere, and `unused` is cut.
+FITTING_LATER = (
+    FITTING.replace("return items", "return list(items)")
+    .replace("emptied", "drained")
+    .replace("Room", "Space")
+    .replace("return 3", "assert self\n        return 3")
+    .replace("def unused():\n    return 1", "emptied, Room = drained, Space")
+)
 TESTS = """
 from tiny.{module} import Room, emptied, fits
 
@@ -118,5 +124,6 @@ def test_mutants_are_killed_and_found_again_elsewhere(tmp_path, mutants):
     assert "| tiny | 6 | 4 | 1 | 0 | 3 | 1 | 0 |" in report
     assert report.count("was killed by") == 1
     assert (
-        "tiny.moved:Room.spare was killed by tests/test_tiny.py::test_room_is_left\n- return 3\n+ return None" in report
+        "tiny.moved:Space.spare was killed by tests/test_tiny.py::test_room_is_left\n- return 3\n+ return None"
+        in report
     )
