@@ -9,6 +9,7 @@ import numpy as np
 
 from stowplan.kube.timing.waits import COUNTED, Waits
 from stowplan_lab.simulation.report.html import COLOURS, Bar, Series, areas, bars, figure, heat, lines, standing_page
+from stowplan_lab.simulation.report.left_out import LEFT_OUT
 from stowplan_lab.simulation.report.series import ABSENT, Sampler
 from stowplan_lab.simulation.report.summary_text import span_text
 from stowplan_lab.simulation.results.simulation_records import SampleRow, SummaryRecord
@@ -89,6 +90,8 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         fragmentation,
         "fragmentation",
     )
+    missing = "".join(f"<li>{escape(one.replace('`', ''))}</li>" for one in LEFT_OUT)
+    yield f"<details><summary>Not modelled</summary><ul>{missing}</ul></details>"
 
 
 def _facts(summary: SummaryRecord) -> Iterator[str]:

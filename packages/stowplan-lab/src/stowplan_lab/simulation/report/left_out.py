@@ -1,0 +1,16 @@
+"""What a simulation does not model; reports and the documentation have the same list."""
+
+#: In Markdown, as in docs/use/simulate.md.
+LEFT_OUT = (
+    "Actual resource usage: a pod uses what it requests.",
+    "HorizontalPodAutoscalers and CronJobs.",
+    "`podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` of Jobs.",
+    "`persistentVolumeClaimRetentionPolicy` of StatefulSets: claims are kept.",
+    "ResourceClaims that are made from templates for the pods of workloads.",
+    "Attaching and resizing volumes, failures of provisioners, and finalizers that protect volumes in use.",
+    "Admission by webhooks, policies and PodSecurity; the limits of LimitRanges for claims.",
+    "Changes of ResourceQuotas, LimitRanges, classes and budgets during a simulation.",
+    "How the autoscaler would anticipate the spreading of pods over new nodes: pods that are still unschedulable when"
+    " the nodes exist are evaluated again.",
+    "Events, managed fields, and reports of Deployments such as their progress deadline.",
+)
