@@ -22,7 +22,6 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.virtual_time.agenda import Agenda
@@ -33,7 +32,7 @@ from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.manifest_files import LoadError
-from stowplan.kube.api.meta import ObjectMeta, controller_of
+from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
@@ -67,7 +66,7 @@ from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, Orphaned
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_page import report_page
-from stowplan_lab.simulation.results.ledger import CALM, Ledger, Origin
+from stowplan_lab.simulation.results.ledger import CALM, Ledger
 from stowplan_lab.simulation.results.output import Digest, DiscardRows, Folder, Kept, Sink
 from stowplan_lab.simulation.results.simulation_records import (
     CauseRecord,
@@ -80,8 +79,9 @@ from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import objects_at_start
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
+from stowplan_lab.simulation.workloads.existing import ExistingWorkloads
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
-from stowplan_lab.simulation.workloads.owners import ExistingOwners, Template
+from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
 
 GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
@@ -352,22 +352,27 @@ class Simulation:
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
         scenario, context = self.scenario, self.context
-        objects, quotas, policies, notes = objects_at_start(scenario.cluster, self._folder, self._watched)
-        for note in (*self._early_notes, *notes):
+        start = objects_at_start(scenario.cluster, self._folder, self._watched)
+        objects = start.objects
+        for note in (*self._early_notes, *start.notes):
             context.note(note)
         for name in _NAMESPACES:
             context.put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
-        self._begin_with(objects)
-        if quotas or policies:
+        classes = [one for one in objects if isinstance(one, PriorityClass)]
+        pods = [one for one in objects if isinstance(one, Pod)]
+        existing = ExistingWorkloads(context, start.workloads, pods, self._folder, classes)
+        self._begin_with(objects, existing)
+        if start.quotas or start.policies:
             try:
-                self.admission.enforce(quotas, policies)
+                self.admission.enforce(start.quotas, start.policies)
             except LoadError as error:
                 raise ScenarioError(*error.errors) from None
             self._time.watch(self.admission, first=True)
         for group in self.fleet.groups.values():
             for _ in range(group.spec.count):
                 self.fleet.add_to(group)
-        templates = self._templates(classes := [one for one in objects if isinstance(one, PriorityClass)])
+        existing.begin()
+        templates = self._templates(classes)
         self._note_trouble_ahead(objects, templates)
         self._begin_workloads(templates, classes)
 
@@ -410,18 +415,14 @@ class Simulation:
         problems.raise_any()
         return templates
 
-    def _begin_with(self, objects: Sequence[Any]) -> None:
-        adopted = ExistingOwners(self.context)
+    def _begin_with(self, objects: Sequence[Any], existing: ExistingWorkloads) -> None:
         # In the order of an API server's lists: nodes first, and pods by namespace and name.
         for obj in sorted(objects, key=_list_order):
             if isinstance(obj, Node):
                 self.fleet.put(obj)
             elif isinstance(obj, Pod):
-                comes_back = eviction_outcome(obj) is EvictionOutcome.RECREATED
-                owner = controller_of(obj.metadata)
-                origin = Origin(workload="" if owner is None else owner.name, owner=adopted if comes_back else None)
                 uid = obj.metadata.uid or f"{obj.metadata.namespace}/{obj.metadata.name}"
-                self.context.arrive(_with_uid(obj, uid), origin)
+                existing.arrive(_with_uid(obj, uid))
             else:
                 self.context.put(obj)
 

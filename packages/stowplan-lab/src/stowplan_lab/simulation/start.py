@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stowplan.ask.loading.object_files import objects_of_files
+from stowplan.ask.loading.workloads import WorkloadName
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.scheduler.engine.watched_kinds import WatchedKind
@@ -15,23 +16,28 @@ from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.traces.trace import Trace, TraceError, open_trace
 
 
-def objects_at_start(
-    spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]
-) -> tuple[list[ApiStruct], list[Mapping[str, Any]], list[Mapping[str, Any]], list[str]]:
-    """(objects except for groups of nodes, ResourceQuotas, LimitRanges and RuntimeClasses, notes for the user).
+class Start(NamedTuple):
+    #: Except for groups of nodes.
+    objects: list[ApiStruct]
+    #: Workloads of files.
+    workloads: dict[WorkloadName, Mapping[str, Any]]
+    quotas: list[Mapping[str, Any]]
+    #: LimitRanges and RuntimeClasses.
+    policies: list[Mapping[str, Any]]
+    #: For the user.
+    notes: list[str]
 
-    Raises ScenarioError.
-    """
-    objects: list[ApiStruct] = []
-    quotas: list[Mapping[str, Any]] = []
-    policies: list[Mapping[str, Any]] = []
-    notes: list[str] = []
+
+def objects_at_start(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> Start:
+    """Raises ScenarioError."""
+    objects, workloads, quotas, policies, notes = found = Start([], {}, [], [], [])
     if spec.files:
         try:
             filed = objects_of_files([str(folder / path) for path in spec.files])
         except LoadError as error:
             raise ScenarioError(*error.errors) from None
         objects += filed.objects
+        workloads |= filed.manifests
         quotas += filed.quotas
         policies += filed.policies
         notes += filed.notes
@@ -45,7 +51,7 @@ def objects_at_start(
             objects += trace_of(spec.trace, folder).nodes()
         except TraceError as error:
             raise ScenarioError(f"cluster.trace: {error}") from None
-    return objects, quotas, policies, notes
+    return found
 
 
 def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:

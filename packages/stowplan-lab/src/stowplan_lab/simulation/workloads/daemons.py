@@ -13,7 +13,7 @@ from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.daemon_pods import may_stay, node_of, tied_to, tolerating, wanted_on
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.types import Node
+from stowplan.kube.api.types import Node, Pod
 from stowplan_cluster.reconcile.daemon_sets import DaemonPod, OnNode, Plan, of_missing_node, plan_node, plan_update
 from stowplan_cluster.reconcile.views import UpdateStrategy
 from stowplan_lab.simulation.results.ledger import Entry, Origin
@@ -28,7 +28,8 @@ NODE_GONE = "deleted"
 class DaemonSetController:
     """A `simulate.cluster.Watcher`."""
 
-    def __init__(self, context: SimulationContext, template: Template) -> None:
+    def __init__(self, context: SimulationContext, template: Template, owner: OwnerReference | None = None) -> None:
+        """`owner`: the reference of its existing pods, if there are any."""
         self._context = context
         self._revisions = Revisions(template, REVISION)
         #: Node -> (should run, may stay).
@@ -44,7 +45,9 @@ class DaemonSetController:
         self._due: dict[float, set[str]] = {}
         self._turn_to(template)
         name = template.pod.metadata.name
-        self._owner = OwnerReference(api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True)
+        self._owner = owner or OwnerReference(
+            api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True
+        )
         self._made = 0
 
     def begin(self) -> None:
@@ -92,14 +95,14 @@ class DaemonSetController:
 
     def lost(self, entry: Entry) -> None:
         """It is about to be deleted."""
-        self._look_later(_node(entry))
+        self._look_later(_node(entry.pod))
 
     def finished(self, entry: Entry) -> None:
         """Never happens without a lifetime."""
 
     def _changed(self, entry: Entry) -> None:
         """The pod has started or stopped, or is gone."""
-        node, uid, context = _node(entry), entry.pod.metadata.uid, self._context
+        node, uid, context = _node(entry.pod), entry.pod.metadata.uid, self._context
         if uid not in self._pods.get(node, ()):
             # It would have started now.
             return
@@ -191,21 +194,25 @@ class DaemonSetController:
         self._made += 1
         name = f"{self._pod.metadata.name}-{self._made}"
         pod = tied_to(named_pod(self._pod, self._template.workload, name, owner=self._owner), node)
-        self._pods.setdefault(node, {})[pod.metadata.uid] = None
-        self._context.arrive(pod, Origin(workload=self._template.workload, owner=self, on_change=self._changed))
+        self._context.arrive(pod, self.adopt(pod))
         self._see(node)
         self._look_later(node)
+
+    def adopt(self, pod: Pod) -> Origin:
+        """A pod that is to arrive is one of its own."""
+        self._pods.setdefault(_node(pod), {})[pod.metadata.uid] = None
+        return Origin(workload=self._template.workload, owner=self, on_change=self._changed)
 
     def _delete(self, uid: str) -> None:
         entry = self._context.ledger.of(uid)
         if entry is None or entry.why:
             return
-        node = _node(entry)
+        node = _node(entry.pod)
         missing, should_run = node not in self._eligible, self._eligible.get(node, (False, False))[0]
         is_update = should_run and self._revisions.of(entry) != self._revisions.current
         self._context.delete(entry, NODE_GONE if missing else UPDATED if is_update else SCALED_DOWN, at_once=missing)
         self._see(node)
 
 
-def _node(entry: Entry) -> str:
-    return node_of(entry.pod.spec.affinity)
+def _node(pod: Pod) -> str:
+    return node_of(pod.spec.affinity) or pod.spec.node_name

@@ -10,13 +10,11 @@ DaemonSets are in `daemons`, Jobs in `jobs`, rollouts of Deployments in `deploym
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import partial
 from random import Random
 from typing import Protocol
 
 from msgspec.structs import replace
 
-from stowplan.ask.what_if.hypothetical_pods import recreated
 from stowplan.kube.api.meta import ApiStruct, OwnerReference
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
@@ -85,7 +83,15 @@ class Replicated(Protocol):
 class WorkloadController:
     """One Deployment or ReplicaSet: it creates pods until there are enough."""
 
-    def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
+    def __init__(
+        self,
+        context: SimulationContext,
+        template: Template,
+        name: str,
+        chance: Random,
+        owner: OwnerReference | None = None,
+    ) -> None:
+        """`owner`: the reference of its existing pods, if there are any."""
         self._context = context
         self._template = template
         self._name = name
@@ -97,7 +103,7 @@ class WorkloadController:
         #: See `Origin`.
         self._on_change: Callable[[Entry], object] | None = None
         kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
-        self._owner = OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=name, controller=True)
+        self._owner = owner or OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=name, controller=True)
 
     def begin(self) -> None:
         if self._template.companion is not None:
@@ -144,15 +150,17 @@ class WorkloadController:
         self._arrive(named_pod(template.pod, template.workload, name, owner=self._owner))
 
     def _arrive(self, pod: Pod) -> None:
-        template = self._template
+        self._context.arrive(pod, self.adopt(pod))
+
+    def adopt(self, pod: Pod) -> Origin:
+        """A pod that is to arrive is one of its own."""
         self._active[pod.metadata.name] = pod.metadata.uid
-        origin = Origin(
-            workload=template.workload,
-            lifetime=template.draw_lifetime(self._chance),
+        return Origin(
+            workload=self._template.workload,
+            lifetime=self._template.draw_lifetime(self._chance),
             owner=self,
             on_change=self._on_change,
         )
-        self._context.arrive(pod, origin)
 
     def lost(self, entry: Entry) -> None:
         self._active.pop(entry.pod.metadata.name, None)
@@ -166,23 +174,3 @@ class WorkloadController:
         models = self._context.models
         if models.controllers and len(self._active) < self.replicas:
             self._context.later(models.controller_delay, self._reconcile)
-
-
-class ExistingOwners:
-    """The controllers of pods in the initial cluster: they recreate lost ones."""
-
-    def __init__(self, context: SimulationContext) -> None:
-        self._context = context
-        self._made = 0
-
-    def lost(self, entry: Entry) -> None:
-        if self._context.models.controllers:
-            self._context.later(self._context.models.controller_delay, partial(self._make, entry))
-
-    def finished(self, entry: Entry) -> None:
-        """Never happens without a lifetime."""
-
-    def _make(self, entry: Entry) -> None:
-        self._made += 1
-        name, workload = f"{entry.pod.metadata.name}-replacement-{self._made}", entry.origin.workload
-        self._context.arrive(named_pod(recreated(entry.pod), workload, name), Origin(workload=workload, owner=self))

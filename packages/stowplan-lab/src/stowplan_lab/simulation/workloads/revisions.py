@@ -126,4 +126,6 @@ class Revisions:
 
     def of(self, entry: Entry | None) -> int:
         """A pod's revision; one that the API server rejected counts as current."""
-        return self.current if entry is None else int(entry.pod.metadata.labels.get(self._label, self.current))
+        if entry is None or self.template.update is None:
+            return self.current
+        return int(entry.pod.metadata.labels.get(self._label, self.current))

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.meta import ApiStruct, OwnerReference
 from stowplan.kube.api.pod import PodSpec
-from stowplan.kube.api.types import PersistentVolumeClaim
+from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
 from stowplan_cluster.reconcile.stateful_sets import Seen, has_current_revision, is_complete, next_moves, ordinals
 from stowplan_cluster.reconcile.views import Ordinals, StatefulSet, StatefulSetSpec, UpdateStrategy
@@ -29,11 +29,21 @@ _POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/po
 
 
 class StatefulSetController:
-    def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
+    def __init__(
+        self,
+        context: SimulationContext,
+        template: Template,
+        name: str,
+        chance: Random,
+        owner: OwnerReference | None = None,
+    ) -> None:
+        """`owner`: the reference of its existing pods, if there are any."""
         self._context = context
         self._name = name
         self._chance = chance
-        self._owner = OwnerReference(api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True)
+        self._owner = owner or OwnerReference(
+            api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True
+        )
         self._revisions = Revisions(template, REVISION)
         #: The revision of pods below the partition.
         self._current = self._revisions.current
@@ -85,7 +95,7 @@ class StatefulSetController:
 
     def lost(self, entry: Entry) -> None:
         """It is about to be deleted."""
-        self._exceptions.add(_ordinal(entry))
+        self._exceptions.add(_ordinal(entry.pod))
         self._look_later()
 
     def finished(self, entry: Entry) -> None:
@@ -93,7 +103,7 @@ class StatefulSetController:
 
     def _changed(self, entry: Entry) -> None:
         """The pod has started or stopped, or is gone."""
-        ordinal, context, uid = _ordinal(entry), self._context, entry.pod.metadata.uid
+        ordinal, context, uid = _ordinal(entry.pod), self._context, entry.pod.metadata.uid
         if self._pods.get(ordinal) != uid:
             # It would have started now.
             return
@@ -165,14 +175,19 @@ class StatefulSetController:
         self._times[ordinal] += 1
         labels = {**pod.metadata.labels, _POD_NAME: name, _INDEX: str(ordinal)}
         pod = replace(pod, metadata=replace(pod.metadata, labels=labels), spec=self._spec_of(name, made_of.spec))
+        self._context.arrive(pod, self.adopt(pod))
+
+    def adopt(self, pod: Pod) -> Origin:
+        """A pod that is to arrive is one of its own."""
+        ordinal = _ordinal(pod)
         self._pods[ordinal] = pod.metadata.uid
-        origin = Origin(
-            workload=template.workload,
-            lifetime=template.draw_lifetime(self._chance),
+        self._exceptions.add(ordinal)
+        return Origin(
+            workload=self._template.workload,
+            lifetime=self._template.draw_lifetime(self._chance),
             owner=self,
             on_change=self._changed,
         )
-        self._context.arrive(pod, origin)
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -197,5 +212,5 @@ class StatefulSetController:
         return self._specs[name]
 
 
-def _ordinal(entry: Entry) -> int:
-    return int(entry.pod.metadata.name.rpartition("-")[2])
+def _ordinal(pod: Pod) -> int:
+    return int(pod.metadata.name.rpartition("-")[2])

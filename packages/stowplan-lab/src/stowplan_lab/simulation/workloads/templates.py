@@ -36,13 +36,13 @@ _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
 
 
 def template_of(
-    spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass], *, rolls: bool = False
+    spec: WorkloadSpec, folder: Path, classes: Sequence[PriorityClass], *, rolls: bool = False, where: str = ""
 ) -> tuple[Template, list[str]]:
     """The template, and notes for the user; raises ScenarioError.
 
-    `rolls`: whether the scenario rolls it out at some time.
+    `rolls`: whether the scenario rolls it out at some time; `where`: where it comes from.
     """
-    where = f"workloads: {spec.name}"
+    where = where or f"workloads: {spec.name}"
     manifest = _manifest(spec, folder, where)
     kind = manifest.get("kind")
     if kind not in KINDS:
