@@ -24,6 +24,7 @@ STORAGES = {
     "DaemonSet": "daemonsets.apps",
     "ControllerRevision": "controllerrevisions.apps",
     "Job": "jobs.batch",
+    "HorizontalPodAutoscaler": "horizontalpodautoscalers.autoscaling",
 }
 
 
@@ -125,9 +126,16 @@ class LiveCluster:
                 "ready": ready,
                 "restartCount": restarts,
             }
+            statuses = pod["status"].get("containerStatuses")
+            running = {"running": {"startedAt": timestamp(self.now)}}
+            if phase == "Running":
+                earlier = statuses[0].get("state", {}) if statuses else {}
+                status["state"] = earlier if "running" in earlier else running
             others = [one for one in pod["status"].get("conditions") or () if one["type"] != "Ready"]
             pod["status"] |= {
                 "phase": phase,
+                # Of pods that are bound at once.
+                "startTime": pod["metadata"]["creationTimestamp"],
                 "conditions": [*others, {**condition, "lastTransitionTime": since}],
                 "containerStatuses": [status],
             }

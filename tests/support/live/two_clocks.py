@@ -17,14 +17,15 @@ from typing import Any, NamedTuple, Protocol
 
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.merge_patches import merge_patched
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.api.types import Pod
 from stowplan_lab.simulation.simulate import Simulation
 from support.live.controller_cluster import START, LiveCluster, target_of, workload
 from support.scenarios.manifests import container, group, scenario
 
-#: Seconds from a pod's creation until it runs, and between changes of a workload. Never the same moment.
-STARTUP, BETWEEN = 101, 30
+#: Seconds from a pod's creation until it runs, and between changes of a workload. Never the same moment, nor that of an
+#: autoscaler's look.
+STARTUP, BETWEEN = 101, 37
 #: Seconds without changes at the end.
 QUIET = 2000
 #: The kinds with rollouts.
@@ -105,7 +106,7 @@ def seen(pod, *, created, running):
 class Simulated:
     """A simulation of these workloads (name -> manifest), stopped at any time."""
 
-    def __init__(self, workloads, changes=(), *, nodes=1, termination=0, models=None):
+    def __init__(self, workloads, changes=(), *, nodes=1, termination=0, models=None, autoscalers=()):
         events = [{"at": place * BETWEEN, **change.event()} for place, change in enumerate(changes, start=1)]
         end = len(events) * BETWEEN + QUIET
         # Without a rollout, a Deployment is modelled as a ReplicaSet, and pods have no revision.
@@ -116,6 +117,8 @@ class Simulated:
                 groups=[group("node", count=nodes, cpu=100, labels={})],
                 events=[*events, *({"at": end, "rollout": {"workload": name}} for name in rolled)],
                 duration=end,
+                start=timestamp(START),
+                autoscalers=list(autoscalers),
                 models={"startup": STARTUP, "termination": termination, "controllerDelay": 0, **(models or {})},
             )
         )
@@ -139,7 +142,7 @@ class Simulated:
 class Embedded:
     """The workloads on the embedded cluster, whose pods start as those of the simulation do."""
 
-    def __init__(self, workloads, *, nodes=1, termination=0):
+    def __init__(self, workloads, *, nodes=1, termination=0, autoscalers=()):
         self.cluster = LiveCluster()
         self._termination = termination
         #: (when, change)
@@ -147,7 +150,11 @@ class Embedded:
         for number in range(1, nodes + 1):
             self.cluster.add_node(f"node-{number}")
         for name, manifest in workloads.items():
-            self.cluster.create({**workload(manifest["kind"], name), "spec": manifest["spec"]})
+            made = {**workload(manifest["kind"], name), "spec": manifest["spec"]}
+            made["metadata"] |= manifest.get("metadata", {})
+            self.cluster.create(made)
+        for manifest in autoscalers:
+            self.cluster.create(manifest)
         self._settle()
 
     def _settle(self):
@@ -216,10 +223,17 @@ def is_pending(pod):
     return pod["status"]["phase"] == "Pending"
 
 
-def agree(workloads, changes=(), *, nodes=1, termination=0, models=None):
+def compare(simulated, embedded, at, when):
+    simulated.go_to(at + 0.5)
+    assert embedded.pods() == simulated.pods(), when
+
+
+def agree(workloads, changes=(), *, nodes=1, termination=0, models=None, autoscalers=(), compare=compare):
     """Assert that both have the same pods at each moment; `termination`: seconds until a deleted pod is gone."""
-    simulated = Simulated(workloads, changes, nodes=nodes, termination=termination, models=models)
-    embedded = Embedded(workloads, nodes=nodes, termination=termination)
+    simulated = Simulated(
+        workloads, changes, nodes=nodes, termination=termination, models=models, autoscalers=autoscalers
+    )
+    embedded = Embedded(workloads, nodes=nodes, termination=termination, autoscalers=autoscalers)
     compare(simulated, embedded, 0, "at the start")
     for place, change in enumerate([*changes, None], start=1):
         until = place * BETWEEN if change else (place - 1) * BETWEEN + QUIET - 100
@@ -228,8 +242,3 @@ def agree(workloads, changes=(), *, nodes=1, termination=0, models=None):
         if change:
             embedded.apply(change)
         compare(simulated, embedded, until, f"after change {place}, {until} seconds from the start")
-
-
-def compare(simulated, embedded, at, when):
-    simulated.go_to(at + 0.5)
-    assert embedded.pods() == simulated.pods(), when

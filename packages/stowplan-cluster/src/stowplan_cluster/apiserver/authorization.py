@@ -23,6 +23,7 @@ from stowplan.kube.api.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, Use
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver import rbac
 from stowplan_cluster.apiserver.rbac import PolicyRule, Role, RoleBinding, RoleRef, Subject
+from stowplan_cluster.apiserver.resources import METRICS_GROUP
 from stowplan_cluster.apiserver.store import Event, Stored
 
 Lister = Callable[[str, str], Sequence[Stored]]
@@ -49,6 +50,7 @@ _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _API_GROUPS = {
     "": ("configmaps", "persistentvolumeclaims", "pods", "replicationcontrollers", "serviceaccounts", "services"),
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
+    "autoscaling": ("horizontalpodautoscalers",),
     "batch": ("jobs",),
     "policy": ("poddisruptionbudgets",),
 }
@@ -71,7 +73,8 @@ def _view() -> tuple[PolicyRule, ...]:
     for group, resources in _API_GROUPS.items():
         statuses = tuple(f"{name}/status" for name in resources)
         rules.append(_on(_READ, group, *resources, *statuses, *_scales(resources), *_OBSERVED.get(group, ())))
-    return tuple(rules)
+    # On a cluster, metrics-server's manifests add it.
+    return (*rules, _on(_READ, METRICS_GROUP, "pods", "nodes"))
 
 
 def _edit() -> tuple[PolicyRule, ...]:

@@ -60,7 +60,7 @@ _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITT
 
 
 _AUTOSCALER_V1 = "autoscaling/v1"
-_CPU_TARGET = "targetCPUUtilizationPercentage"
+_CPU_TARGET, _CPU_USED = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
 #: Annotation in which v1 carries the metrics of v2. Unlike upstream, they are in v2 form.
 METRICS_OF_V2 = "autoscaling.alpha.kubernetes.io/metrics"
 _CARRIED = {name: f"autoscaling.alpha.kubernetes.io/{name}" for name in ("metrics", "behavior")}
@@ -135,7 +135,11 @@ def _read_autoscaler(scaler: JsonObject) -> JsonObject:
         spec[_CPU_TARGET] = _percentage(cpu)
     carried = {"metrics": [metric for metric in metrics if metric is not cpu], "behavior": spec.pop("behavior", None)}
     annotations |= {_CARRIED[name]: msgspec.json.encode(value).decode() for name, value in carried.items() if value}
-    status = {name: value for name, value in (scaler.get("status") or {}).items() if name in _V1_STATUS}
+    present = scaler.get("status") or {}
+    status = {name: value for name, value in present.items() if name in _V1_STATUS}
+    used: JsonObject = next((one["resource"] for one in present.get("currentMetrics") or () if _is_of_cpu(one)), {})
+    if (percentage := (used.get("current") or {}).get("averageUtilization")) is not None:
+        status[_CPU_USED] = percentage
     return {**scaler, "metadata": _annotated(metadata, annotations), "spec": spec, "status": status}
 
 
@@ -153,8 +157,11 @@ def _cpu_metric(percentage: object) -> JsonObject:
 
 
 def _percentage(metric: JsonObject) -> object:
-    resource = metric.get("resource") or {}
-    return (resource.get("target") or {}).get("averageUtilization") if resource.get("name") == "cpu" else None
+    return (metric["resource"].get("target") or {}).get("averageUtilization") if _is_of_cpu(metric) else None
+
+
+def _is_of_cpu(metric: JsonObject) -> bool:
+    return (metric.get("resource") or {}).get("name") == "cpu"
 
 
 def _decoded(text: str) -> object:

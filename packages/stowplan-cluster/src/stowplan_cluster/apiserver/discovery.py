@@ -17,13 +17,14 @@ import msgspec
 
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.resources import Catalogue, Resource
+from stowplan_cluster.apiserver.resources import METRICS_GROUP, Catalogue, Resource
 
 AGGREGATED_GROUP = "apidiscovery.k8s.io"
 AGGREGATED_KIND = "APIGroupDiscoveryList"
 AGGREGATED_VERSIONS = ("v2", "v2beta1")
 
-#: Groups in the order in which a cluster lists them, which decides whose short name wins; others follow by name.
+#: Groups in the order in which a cluster lists them, which decides whose short name wins. Others follow by name, then
+#: that of metrics.
 _GROUP_ORDER = (
     "",
     "apiregistration.k8s.io",
@@ -105,6 +106,8 @@ def groups_of(catalogue: Catalogue) -> dict[str, dict[str, list[Resource]]]:
 
 
 def _group_order(group: str) -> tuple[int, str]:
+    if group == METRICS_GROUP:
+        return (len(_GROUP_ORDER) + 1, "")
     return (_GROUP_ORDER.index(group), "") if group in _GROUP_ORDER else (len(_GROUP_ORDER), group)
 
 

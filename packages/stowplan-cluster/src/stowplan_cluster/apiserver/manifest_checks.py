@@ -17,7 +17,9 @@ import msgspec
 from stowplan.kube.api.api_errors import BadRequest, FieldError
 from stowplan_cluster.apiserver import validation
 from stowplan_cluster.apiserver.admission.service_addresses import allocate_addresses
+from stowplan_cluster.apiserver.conversion import to_storage
 from stowplan_cluster.apiserver.defaults import apply_defaults
+from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue, Resource
 from stowplan_cluster.apiserver.schema import conform, schema_of
 from stowplan_cluster.apiserver.schema.type_model import ListType, Struct, Type
@@ -90,3 +92,23 @@ def _misleads(resource: Resource, problem: FieldError) -> bool:
         return False
     # Of a workload only the pod template matters.
     return resource.group not in ("apps", "batch") or problem.field.startswith(_OF_PODS)
+
+
+def stored_form(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
+    """The object of a built-in kind as an API server would store it, and why it would be refused."""
+    api_version, kind = manifest.get("apiVersion", ""), manifest.get("kind", "")
+    resource = _CATALOGUE.of_kind(api_version, kind)
+    if resource is None:
+        return {}, [_CATALOGUE.unserved(api_version, kind) or f"kind {kind!r} of {api_version!r} is not served here"]
+    obj = msgspec.json.decode(msgspec.json.encode(manifest))
+    try:
+        complaints = [f"{one}{_meant(schema_of(resource), one)}" for one in conform(schema_of(resource), obj)]
+    except BadRequest as error:
+        return {}, [str(error)]
+    if complaints:
+        return {}, complaints
+    if resource.namespaced:
+        obj["metadata"].setdefault("namespace", "default")
+    apply_defaults(resource, obj)
+    problems = [str(problem) for problem in validation.validate_create(resource, obj)]
+    return to_storage(resource, obj, stored_as=_CATALOGUE.of_storage(resource.storage)), problems

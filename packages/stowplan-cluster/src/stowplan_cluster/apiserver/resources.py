@@ -16,6 +16,8 @@ CREATE_ONLY = ("create",)
 #: Namespaces cannot be deleted as a collection.
 NO_COLLECTIONS = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
 
+#: The group of what is measured, whose objects are computed when they are read.
+METRICS_GROUP = "metrics.k8s.io"
 #: The group of Deployments and Ingresses before they got groups of their own.
 _FORMER_GROUP = "extensions"
 
@@ -361,6 +363,16 @@ _FLOW_CONTROL: dict[str, object] = {
     "subresources": ("status",),
 }
 _SCALED: dict[str, object] = {"group": "autoscaling", "categories": ("all",), "subresources": ("status",)}
+#: The storage version comes first.
+_AUTOSCALERS = (
+    _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", version="v2", **_SCALED),
+    _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", **_SCALED),
+)
+_MEASURED: dict[str, object] = {"group": METRICS_GROUP, "version": "v1beta1", "verbs": ("get", "list")}
+_METRICS = (
+    _cluster("nodes", "NodeMetrics", **_MEASURED),
+    _resource("pods", "PodMetrics", **_MEASURED),
+)
 _NETWORKING: dict[str, object] = {"group": "networking.k8s.io", "generation": True}
 #: Kinds that no controller here acts on: stored only, so that manifests with them load.
 _STORED_ONLY = tuple(
@@ -377,9 +389,6 @@ _STORED_ONLY = tuple(
             generation=True,
             subresources=("status",),
         ),
-        # The storage version comes first.
-        _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", version="v2", **_SCALED),
-        _resource("horizontalpodautoscalers", "HorizontalPodAutoscaler", "hpa", **_SCALED),
         _resource("networkpolicies", "NetworkPolicy", "netpol", **_NETWORKING),
         _resource("ingresses", "Ingress", "ing", subresources=("status",), **_NETWORKING),
         _cluster("ingressclasses", "IngressClass", **_NETWORKING),
@@ -422,5 +431,7 @@ BUILT_IN: tuple[Resource, ...] = (
     *_DEVICES,
     *_ACCESS,
     *_EXTENSIONS,
+    *_AUTOSCALERS,
+    *_METRICS,
     *_STORED_ONLY,
 )

@@ -123,7 +123,6 @@ _MISSING_EFFECTS = {
     f"validatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and refuse nothing",
     f"mutatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and change nothing",
     "cronjobs.batch": "it starts no Jobs",
-    "horizontalpodautoscalers.autoscaling": "it scales nothing",
     "endpoints": _UNROUTED,
     "endpointslices.discovery.k8s.io": _UNROUTED,
     "ingresses.networking.k8s.io": _UNROUTED,

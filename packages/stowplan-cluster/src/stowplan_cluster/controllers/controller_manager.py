@@ -27,6 +27,7 @@ from stowplan_cluster.controllers.volumes.volume_controllers import EphemeralVol
 from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
 from stowplan_cluster.controllers.workloads.daemon_set import DaemonSetController
 from stowplan_cluster.controllers.workloads.deployment import DeploymentController
+from stowplan_cluster.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
 from stowplan_cluster.controllers.workloads.job import JobController
 from stowplan_cluster.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
 from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetController
@@ -46,6 +47,7 @@ def workload_controllers(registry: Registry) -> list[Controller]:
         DaemonSetController(registry),
         JobController(registry),
         TTLAfterFinishedController(registry),
+        HorizontalPodAutoscalerController(registry),
     ]
 
 

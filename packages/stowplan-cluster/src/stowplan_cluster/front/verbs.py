@@ -25,11 +25,12 @@ from stowplan_cluster.apiserver.listing import Page, parse_version
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.patches import apply_json_patch, apply_merge_patch
 from stowplan_cluster.apiserver.registry import Options, Registry
-from stowplan_cluster.apiserver.resources import Resource
+from stowplan_cluster.apiserver.resources import METRICS_GROUP, Resource
 from stowplan_cluster.apiserver.reviews import answer_review
 from stowplan_cluster.apiserver.scale import scale_of, set_scale
 from stowplan_cluster.apiserver.selection import selection_of
 from stowplan_cluster.apiserver.store import Stored
+from stowplan_cluster.controllers.resource_metrics import ResourceMetrics
 from stowplan_cluster.front import negotiation, request_options
 from stowplan_cluster.front.access import Access
 from stowplan_cluster.front.responses import (
@@ -149,6 +150,7 @@ class Verbs:
         self._registry = registry
         self._renderer = renderer
         self._access = access
+        self._metrics = ResourceMetrics(registry.store, registry.clock)
         self._handlers: dict[str, Callable[[Resource, Request], Answer]] = {
             "get": self._get,
             "list": self._list,
@@ -186,16 +188,26 @@ class Verbs:
         form = request.form()
         if "export" in request.query:
             raise BadRequest("the export parameter, deprecated since v1.14, is no longer supported")
+        if resource.group == METRICS_GROUP:
+            return self._renderer.one(
+                resource, self._metrics.get(resource, request.namespace, request.route.name), form
+            )
         return self._renderer.one(resource, self._live(resource, request), form)
+
+    def _measured(self, resource: Resource) -> Resource:
+        """The pods or nodes that some metrics are about."""
+        return self._registry.of_storage(resource.plural)
 
     def _live(self, resource: Resource, request: Request) -> Stored:
         return self._registry.get(resource, request.namespace, request.route.name)
 
     def _list(self, resource: Resource, request: Request) -> Answer:
         form = request.form()
-        page = self._registry.list(
-            resource, request.namespace, request_options.list_options(request.query, request.route)
-        )
+        options = request_options.list_options(request.query, request.route)
+        if resource.group == METRICS_GROUP:
+            page = self._registry.list(self._measured(resource), request.namespace, options)
+            return self._renderer.page(resource, self._metrics.page(resource, page), form)
+        page = self._registry.list(resource, request.namespace, options)
         return self._renderer.page(resource, page, form)
 
     def watch(self, resource: Resource, request: Request) -> tuple[WatchSource, request_options.WatchOptions]:

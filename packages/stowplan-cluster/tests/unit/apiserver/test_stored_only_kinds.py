@@ -20,10 +20,6 @@ SPECS = {
             }
         },
     },
-    "HorizontalPodAutoscaler": {
-        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
-        "maxReplicas": 7,
-    },
 }
 
 
@@ -36,8 +32,8 @@ def made(server, resource, *, spec=None, **rest):
     return server.registry.create(resource, namespace, obj, options=Options(field_validation="Strict"))
 
 
-def of(kind, version=""):
-    return next(one for one in STORED_ONLY if one.kind == kind and (not version or one.version == version))
+def of(kind):
+    return next(one for one in STORED_ONLY if one.kind == kind)
 
 
 @pytest.fixture
@@ -99,27 +95,3 @@ def test_patches_of_kubectl_apply(server):
     patch = {"spec": {"ingress": [{"ports": []}], "podSelector": {"matchLabels": {"a": None, "c": "d"}}, "egress": []}}
     patched = server.registry.patch(policies, "default", "x", patch, kind="strategic")[0].to_dict()
     assert patched["spec"] == {"ingress": [{"ports": []}], "podSelector": {"matchLabels": {"c": "d"}}, "egress": []}
-
-
-def test_autoscalers_round_trip_through_the_old_version(server):
-    v1, v2 = of("HorizontalPodAutoscaler", "v1"), of("HorizontalPodAutoscaler", "v2")
-    metrics = [
-        {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}},
-        {"type": "Resource", "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}}},
-    ]
-    behavior = {"scaleDown": {"stabilizationWindowSeconds": 60}}
-    spec = SPECS["HorizontalPodAutoscaler"] | {"metrics": metrics, "behavior": behavior}
-    stored = made(server, v2, spec=spec)
-    old = server.registry.to_dict(v1, stored)
-    assert old["spec"]["targetCPUUtilizationPercentage"] == 80
-    assert not {"metrics", "behavior"} & old["spec"].keys()
-    old["spec"]["maxReplicas"] = 9
-    server.registry.update(v1, "default", "x", old)
-    new = server.registry.get(v2, "default", "x").to_dict()
-    # Omitted fields have their defaults by now.
-    stored = stored.to_dict()["spec"]
-    assert stored["metrics"] == metrics
-    assert stored["behavior"]["scaleDown"]["stabilizationWindowSeconds"] == 60
-    assert new["spec"] == stored | {"maxReplicas": 9}
-    assert "annotations" not in new["metadata"]
-    assert row(server, v2)["Targets"] == "cpu: <unknown>/80%, memory: <unknown>/1Gi"

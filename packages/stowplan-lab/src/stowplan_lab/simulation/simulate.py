@@ -81,6 +81,7 @@ from stowplan_lab.simulation.start import objects_at_start
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
 from stowplan_lab.simulation.workloads.existing import ExistingWorkloads
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
+from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import HorizontalPodAutoscalers, autoscalers_of
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
 
@@ -398,6 +399,8 @@ class Simulation:
                 daemons.begin()
             else:
                 self._time.feed(feed_of(context, spec, self._folder, scenario.duration, template, of_workload))
+        planned = autoscalers_of(scenario, templates, context.start)
+        self.autoscalers = self.sampler.autoscalers = HorizontalPodAutoscalers(context, planned, controllers)
         rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
         self.faults.begin(scenario, controllers, rollouts)
 
@@ -505,6 +508,8 @@ class Simulation:
         for framework in self.engine.frameworks.values():
             for problem in framework.close():
                 self.context.note(problem)
+        for note in self.autoscalers.notes():
+            self.context.note(note)
         if self.ledger.errors:
             failed = count(self.ledger.errors, "attempt")
             self.context.note(f"{failed} failed with an error; the first: {self.ledger.first_error}")

@@ -61,6 +61,8 @@ _PRINTERS: dict[str, Printer] = {
     "rolebindings.rbac.authorization.k8s.io": core.BINDINGS,
     "cronjobs.batch": workloads.CRON_JOBS,
     "horizontalpodautoscalers.autoscaling": workloads.AUTOSCALERS,
+    "nodes.metrics.k8s.io": workloads.NODE_METRICS,
+    "pods.metrics.k8s.io": workloads.POD_METRICS,
     "resourcequotas": core.QUOTAS,
     "limitranges": core.NAME_AND_AGE,
     "runtimeclasses.node.k8s.io": core.NAME_AND_AGE,

@@ -1,10 +1,11 @@
-"""Tables of workloads: Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs and their autoscalers.
+"""Tables of workloads: Deployments, ReplicaSets, StatefulSets, DaemonSets, Jobs, CronJobs, their autoscalers and usage.
 
 Upstream: pkg/printers/internalversion/printers.go.
 """
 
 from __future__ import annotations
 
+from stowplan.kube.api.quantity import Format, format_quantity, parse_quantity
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan_cluster.apiserver.label_selectors import format_selector
 from stowplan_cluster.apiserver.objects import JsonObject, is_true
@@ -188,7 +189,7 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
     return [
         name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
-        _metrics(spec),
+        _metrics(spec, status),
         str(spec.get("minReplicas", UNSET)),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
@@ -196,27 +197,49 @@ def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
     ]
 
 
-def _metrics(spec: JsonObject) -> str:
-    """The targets of an autoscaler; current metrics are unknown here."""
+def _metrics(spec: JsonObject, status: JsonObject) -> str:
+    """What is measured, and the targets."""
     percentage = spec.get("targetCPUUtilizationPercentage")
-    found = [] if percentage is None else [f"cpu: {_UNKNOWN}/{percentage}%"]
-    found += [_metric(metric) for metric in spec.get("metrics") or ()]
+    used = status.get("currentCPUUtilizationPercentage")
+    found = [] if percentage is None else [f"cpu: {_UNKNOWN if used is None else f'{used}%'}/{percentage}%"]
+    statuses = status.get("currentMetrics") or ()
+    for index, metric in enumerate(spec.get("metrics") or ()):
+        found.append(_metric(metric, statuses[index] if index < len(statuses) else {}))
     rest = f" + {len(found) - _SHOWN_METRICS} more..." if len(found) > _SHOWN_METRICS else ""
     return ", ".join(found[:_SHOWN_METRICS]) + rest if found else NONE
 
 
-def _metric(metric: JsonObject) -> str:
+def _metric(metric: JsonObject, status: JsonObject) -> str:
     kind = metric.get("type") or ""
-    source = part(metric, kind[:1].lower() + kind[1:])
-    target = part(source, "target")
-    if kind in ("Resource", "ContainerResource"):
-        percentage = target.get("averageUtilization")
-        wanted = target.get("averageValue") or ("<auto>" if percentage is None else f"{percentage}%")
-        return f"{source.get('name')}: {_UNKNOWN}/{wanted}"
+    name = kind[:1].lower() + kind[1:]
+    source = part(metric, name)
+    target, current = part(source, "target"), part(part(status, name), "current")
     average = target.get("averageValue")
-    return (
-        f"{_UNKNOWN}/{average} (avg)" if average and kind != "Pods" else f"{_UNKNOWN}/{average or target.get('value')}"
-    )
+    measured = current.get("averageValue" if average else "value", _UNKNOWN)
+    if kind in ("Resource", "ContainerResource"):
+        if average:
+            return f"{source.get('name')}: {measured}/{average}"
+        percentage, used = target.get("averageUtilization"), current.get("averageUtilization")
+        wanted = "<auto>" if percentage is None else f"{percentage}%"
+        return f"{source.get('name')}: {_UNKNOWN if used is None else f'{used}%'}/{wanted}"
+    if kind == "Pods":
+        return f"{measured}/{average or target.get('value')}"
+    return f"{measured}/{average} (avg)" if average else f"{measured}/{target.get('value')}"
+
+
+def _measured_node(obj: JsonObject, now: float) -> list[Cell]:
+    return _measured(obj, part(obj, "usage"))
+
+
+def _measured_pod(obj: JsonObject, now: float) -> list[Cell]:
+    usages = [part(container, "usage") for container in obj.get("containers") or ()]
+    nano = {name: sum(parse_quantity(usage.get(name, 0)) for usage in usages) for name in ("cpu", "memory")}
+    memory = format_quantity(nano["memory"], Format.BINARY_SI)
+    return _measured(obj, {"cpu": format_quantity(nano["cpu"]), "memory": memory})
+
+
+def _measured(obj: JsonObject, usage: JsonObject) -> list[Cell]:
+    return [name_of(obj), usage.get("cpu", "0"), usage.get("memory", "0"), obj.get("window", "")]
 
 
 DEPLOYMENTS = Printer(
@@ -296,3 +319,11 @@ AUTOSCALERS = Printer(
     ),
     _autoscaler,
 )
+_MEASURED = (
+    NAME,
+    text("cpu", "The usage of cpu."),
+    text("memory", "The usage of memory."),
+    text("Window", "The time over which it was measured."),
+)
+NODE_METRICS = Printer(_MEASURED, _measured_node)
+POD_METRICS = Printer(_MEASURED, _measured_pod)

@@ -25,6 +25,7 @@ from typing import Any, Self
 
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.config.config_errors import did_you_mean
+from stowplan_cluster.reconcile.usage import Curve, read_curve
 
 _LONG_UNITS = {"d": 86_400.0, "w": 604_800.0}
 _LONG = re.compile(r"(\d+(?:\.\d+)?)([dw])")
@@ -108,6 +109,30 @@ class Rate(float):
         if not isfinite(found) or found <= 0:
             raise ValueError(f"{_WANT_RATE}, got {value!r}")
         return cls(found)
+
+
+class Usage:
+    """The usage of a resource over time; see `reconcile/usage.py`."""
+
+    __slots__ = ("curve", "source")
+
+    def __init__(self, source: Any, curve: Curve) -> None:
+        #: As in the scenario.
+        self.source = source
+        self.curve = curve
+
+    @classmethod
+    def read(cls, value: object) -> Usage:
+        return cls(value, read_curve(value))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Usage) and self.source == other.source
+
+    def __hash__(self) -> int:
+        return hash(repr(self.source))
+
+    def __reduce__(self) -> Any:
+        return Usage.read, (self.source,)
 
 
 class Distribution:

@@ -15,7 +15,7 @@ import yaml
 from stowplan.kube.api.yaml_text import QUOTE_BOOLEANS, HostileYamlError, StrictLoader, composed
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.structs import PlainStruct
-from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
+from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times, Usage
 from stowplan_lab.simulation.definition.scenario_fields import Spec
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 
@@ -102,7 +102,7 @@ def _may_be(value: object, type_: Any) -> bool:
 
 
 def _in_words(text: str, choices: list[Any], value: object) -> str:
-    if any(one in (Span, Rate, Distribution, Times) for one in choices):
+    if any(one in (Span, Rate, Distribution, Times, Usage) for one in choices):
         for one in choices:
             try:
                 one.read(value)

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times
+from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times, Usage
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -116,6 +116,13 @@ class FailuresSpec(Spec, frozen=True, kw_only=True):
     after: Distribution | None = None
 
 
+class UsageSpec(Spec, frozen=True, kw_only=True):
+    """What a workload's pods use; half of what they request by default."""
+
+    cpu: Usage | None = None
+    memory: Usage | None = None
+
+
 class WorkloadSpec(When, frozen=True, kw_only=True):
     """Arriving pods, or workloads that create them."""
 
@@ -133,6 +140,8 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     speed: float = 1.0
     #: The profile of its pods, instead of their own.
     scheduler_name: str = ""
+    #: What autoscalers measure.
+    usage: UsageSpec | None = None
 
 
 class NodesSpec(Spec, frozen=True, kw_only=True):
@@ -281,6 +290,8 @@ class Scenario(Spec, frozen=True, kw_only=True):
     cluster: ClusterSpec = ClusterSpec()
     scheduler: SchedulerSpec = SchedulerSpec()
     workloads: tuple[WorkloadSpec, ...] = ()
+    #: Manifests of HorizontalPodAutoscalers.
+    autoscalers: tuple[dict[str, Any], ...] = ()
     events: tuple[EventSpec, ...] = ()
     models: ModelsSpec = msgspec.field(default_factory=ModelsSpec)
     output: OutputSpec = msgspec.field(default_factory=OutputSpec)
@@ -336,7 +347,30 @@ def expected_count(when: When, duration: float | None) -> int | None:
 
 
 _SPAN: dict[str, Any] = {"type": ["string", "number"], "description": "a time span: 90s, 5m, 1h30m, 7d, or seconds"}
+_AMOUNT: dict[str, Any] = {"type": ["string", "number"], "description": "300m, 2Gi, or a share of the request: 60%"}
+_COURSE: dict[str, Any] = {
+    "anyOf": [
+        _AMOUNT,
+        {"type": "array", "items": {"type": "array", "items": _AMOUNT, "minItems": 2, "maxItems": 2}, "minItems": 1},
+        {
+            "type": "object",
+            "properties": {"low": _AMOUNT, "high": _AMOUNT, "peak": _SPAN},
+            "required": ["low", "high", "peak"],
+            "additionalProperties": False,
+        },
+    ]
+}
 _SCHEMAS: dict[Any, dict[str, Any]] = {
+    Usage: {
+        "anyOf": [
+            _AMOUNT,
+            {
+                "type": "object",
+                "properties": {"each": _COURSE, "total": _COURSE, "every": _SPAN},
+                "additionalProperties": False,
+            },
+        ]
+    },
     Span: _SPAN,
     Rate: {"type": "string", "pattern": "^[0-9.]+/", "description": "a rate: 2/s, 100/h, 5/10m"},
     Times: {"anyOf": [_SPAN, {"type": "array", "items": _SPAN}]},

@@ -22,6 +22,8 @@ from stowplan_lab.simulation.simulation_context import SimulationContext
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import HorizontalPodAutoscalers
+
 
 _MOST_SAMPLES = 512
 _FIRST_INTERVAL = 1.0
@@ -70,6 +72,7 @@ class Sampler:
         self.every = every if every is not None else _interval(duration)
         self.rows: list[SampleRow] = []
         self.heat: list[Heat] = []
+        self.autoscalers: HorizontalPodAutoscalers | None = None
         #: Node -> its index in heat maps; names in order of appearance.
         self.nodes: dict[str, int] = {}
         self._known: tuple[int, _Nodes] | None = None
@@ -111,6 +114,7 @@ class Sampler:
             groups=self._shares(nodes.groups, resources),
             nodes_by_group={name: len(group.names) for name, group in fleet.groups.items()},
             fragmentation=self._fragmentation(resources),
+            replicas={} if self.autoscalers is None else self.autoscalers.replicas,
             cost=round(sum(fleet.costs.values()), 6),
         )
 

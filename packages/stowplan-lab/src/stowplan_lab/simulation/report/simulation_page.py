@@ -67,6 +67,15 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         (),
         "why",
     )
+    replicas = _replicas(rows)
+    if replicas:
+        yield figure(
+            "Replicas",
+            "Of workloads with an autoscaler.",
+            lines("Replicas over time", times, replicas, span_text, _number),
+            replicas,
+            "replicas",
+        )
     groups = _groups(rows)
     yield figure(
         "Nodes",
@@ -152,6 +161,11 @@ def _groups(rows: Sequence[SampleRow]) -> list[Series]:
     if len(found) != 1:
         found.append(Series("all nodes", [row.nodes for row in rows], colour=COLOURS - 1))
     return found
+
+
+def _replicas(rows: Sequence[SampleRow]) -> list[Series]:
+    names = sorted({name for row in rows for name in row.replicas})
+    return [Series(name, [row.replicas.get(name, 0) for row in rows], colour=i) for i, name in enumerate(names)]
 
 
 def _fragmentation(rows: Sequence[SampleRow]) -> list[Series]:

@@ -55,6 +55,8 @@ class SampleRow(Record, frozen=True, kw_only=True):
     nodes_by_group: dict[str, int] = field(default_factory=dict)
     #: Resource -> share of the free amount that is on nodes where a typical pod does not fit.
     fragmentation: dict[str, float] = field(default_factory=dict)
+    #: Workload with an autoscaler -> its replicas.
+    replicas: dict[str, int] = field(default_factory=dict)
     #: Cumulative.
     cost: float = 0.0
 

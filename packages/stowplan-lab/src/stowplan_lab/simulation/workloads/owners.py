@@ -9,8 +9,9 @@ DaemonSets are in `daemons`, Jobs in `jobs`, rollouts of Deployments in `deploym
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from random import Random
+from types import MappingProxyType
 from typing import Protocol
 
 from msgspec.structs import replace
@@ -50,6 +51,8 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     update: UpdateStrategy | None = None
     lifetime: Distribution | None = None
     failures: FailuresSpec | None = None
+    #: Of the workload and of its pods.
+    annotations: Mapping[str, str] = MappingProxyType({})
     #: Creates the object that default spreading reads, by name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
     #: The claims of a StatefulSet's pod, by the pod's name.

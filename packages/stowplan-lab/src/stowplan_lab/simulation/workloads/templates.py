@@ -77,6 +77,7 @@ def template_of(
         update=update if rolls else None,
         lifetime=spec.lifetime,
         failures=spec.failures,
+        annotations={**((manifest.get("metadata") or {}).get("annotations") or {}), **found.metadata.annotations},
         claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )

@@ -1,0 +1,261 @@
+"""What the simulated kubelets measure of pods and nodes, as metrics-server serves it in metrics.k8s.io.
+
+Nothing is stored: usage is computed from the pods and from annotations of pods and workloads when somebody asks
+(`reconcile/usage.py`). The annotations of a Deployment count for the pods of all its ReplicaSets; those of a pod come
+before those of its workload. An annotation that is wrong leaves its pods without metrics.
+
+Upstream: kubernetes-sigs/metrics-server.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from stowplan.kube.api.api_errors import NotFound, not_found
+from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta, controller_of
+from stowplan.kube.api.pod import Container, ResourceRequirements
+from stowplan.kube.api.quantity import NANO, Format, format_quantity
+from stowplan.kube.api.timestamps import seconds_of, timestamp
+from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.listing import Page
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.resources import METRICS_GROUP, Resource
+from stowplan_cluster.apiserver.store import Store, Stored, stored_of
+from stowplan_cluster.reconcile.pods import PODS, RUNNING, Condition
+from stowplan_cluster.reconcile.replica_counts import Measured, Requests, ScaledPod
+from stowplan_cluster.reconcile.usage import (
+    CPU,
+    MEMORY,
+    NO_LOAD,
+    RESOURCES,
+    WINDOW_SECONDS,
+    Consumer,
+    Load,
+    UsageError,
+    amounts_of,
+    is_measured,
+    load_of,
+    measured,
+    requests_of,
+    running_containers,
+)
+from stowplan_cluster.reconcile.views import AnyObject
+
+API_VERSION = f"{METRICS_GROUP}/v1beta1"
+#: Owners of pods that have owners of their own.
+_MIDDLE = {"ReplicaSet": "replicasets.apps", "Job": "jobs.batch"}
+_STORAGES = {
+    **_MIDDLE,
+    "Deployment": "deployments.apps",
+    "StatefulSet": "statefulsets.apps",
+    "DaemonSet": "daemonsets.apps",
+    "ReplicationController": "replicationcontrollers",
+    "CronJob": "cronjobs.batch",
+}
+#: Memory is measured in whole Ki.
+_KI = 1024 * 1000
+
+
+class _Running(ApiStruct, frozen=True, kw_only=True):
+    started_at: str | None = None
+
+
+class _State(ApiStruct, frozen=True, kw_only=True):
+    running: _Running | None = None
+
+
+class _ContainerStatus(ApiStruct, frozen=True, kw_only=True):
+    state: _State = _State()
+
+
+class _Spec(ApiStruct, frozen=True, kw_only=True):
+    node_name: str = ""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    resources: ResourceRequirements | None = None
+
+
+class _Status(ApiStruct, frozen=True, kw_only=True):
+    phase: str = ""
+    start_time: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class _Pod(ApiStruct, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    @property
+    def ready(self) -> Condition | None:
+        return next((one for one in self.status.conditions if one.type == "Ready"), None)
+
+    @property
+    def serves(self) -> bool:
+        """Whether it takes a share of its workload's load."""
+        ready = self.ready
+        is_ready = ready is not None and ready.status == "True"
+        return is_ready and self.status.phase == RUNNING and self.metadata.deletion_timestamp is None
+
+    @property
+    def running_since(self) -> float | None:
+        states = [one.state.running for one in self.status.container_statuses]
+        if self.status.phase != RUNNING or not states or None in states:
+            return None
+        return max(seconds_of(one.started_at) for one in states if one is not None)
+
+
+class _Workload(PlainStruct):
+    """The owner of pods, as far as their usage depends on it."""
+
+    metadata: ObjectMeta
+    #: The number of its pods that take a share of its load.
+    serving: int
+
+
+class ResourceMetrics:
+    def __init__(self, store: Store, clock: Callable[[], float]) -> None:
+        self._store = store
+        self._clock = clock
+
+    def measured(self, pods: Iterable[Stored]) -> dict[str, Measured]:
+        """The usage of pods, by uid."""
+        return {stored.uid: usage for stored, usage in self._usages(pods)}
+
+    # metrics.k8s.io
+
+    def get(self, resource: Resource, namespace: str, name: str) -> Stored:
+        """The metrics of a pod or a node; raise NotFound if there are none."""
+        about = self._store.get(resource.plural, namespace, name)
+        found = [] if about is None else self._metrics(resource, [about])
+        if not found:
+            raise _no_metrics(resource, namespace, name)
+        return found[0]
+
+    def page(self, resource: Resource, page: Page) -> Page:
+        """The metrics of a page of pods or nodes."""
+        return Page(self._metrics(resource, page.items), page.version, page.continue_, page.remaining)
+
+    def _metrics(self, resource: Resource, about: Sequence[Stored]) -> list[Stored]:
+        found: list[tuple[Stored, JsonObject]]
+        if resource.plural == PODS:
+            found = [(stored, {"containers": _containers(usage)}) for stored, usage in self._usages(about)]
+        else:
+            totals = self._of_nodes()
+            found = [(stored, {"usage": _amounts(totals[stored.name])}) for stored in about]
+        return [stored_of(resource.storage, self._object(resource, *one), version=one[0].version) for one in found]
+
+    def _object(self, resource: Resource, about: Stored, usage: JsonObject) -> JsonObject:
+        now = timestamp(self._clock())
+        metadata: JsonObject = {"name": about.name, "creationTimestamp": now}
+        if about.namespace:
+            metadata["namespace"] = about.namespace
+        if about.labels:
+            metadata["labels"] = dict(about.labels)
+        head = {"kind": resource.kind, "apiVersion": API_VERSION, "metadata": metadata}
+        return {**head, "timestamp": now, "window": f"{WINDOW_SECONDS:g}s", **usage}
+
+    def _of_nodes(self) -> dict[str, Counter[str]]:
+        found: dict[str, Counter[str]] = {node.name: Counter() for node in self._store.list("nodes")}
+        for stored, usage in self._usages(self._store.list(PODS)):
+            total = found.get(stored.field("spec.nodeName"))
+            if total is not None:
+                for amounts in usage.containers.values():
+                    total.update(amounts)
+        return found
+
+    # Usage
+
+    def _usages(self, pods: Iterable[Stored]) -> Iterator[tuple[Stored, Measured]]:
+        now, workloads = self._clock(), dict[str, _Workload | None]()
+        for stored in pods:
+            pod = decode_json(stored.data, _Pod)
+            since = pod.running_since
+            if since is None or not pod.spec.containers:
+                continue
+            one = Consumer(stored.name, amounts_of(_running_containers(pod)), since, pod.serves)
+            if not is_measured(one, now):
+                continue
+            workload = self._workload_of(pod.metadata, workloads)
+            try:
+                load = _load(pod.metadata, workload)
+            except UsageError:
+                continue
+            yield stored, measured(one, load, 1 if workload is None else workload.serving, now)
+
+    def _workload_of(self, metadata: ObjectMeta, known: dict[str, _Workload | None]) -> _Workload | None:
+        """The workload at the top of the owners of a pod."""
+        owner = controller_of(metadata)
+        if owner is None:
+            return None
+        if owner.uid not in known:
+            known[owner.uid] = self._top(metadata.namespace, owner.kind, owner.name, owner.uid, known)
+        return known[owner.uid]
+
+    def _top(
+        self, namespace: str, kind: str, name: str, uid: str, known: dict[str, _Workload | None]
+    ) -> _Workload | None:
+        stored = self._store.get(_STORAGES.get(kind, ""), namespace, name)
+        if stored is None or stored.uid != uid:
+            return None
+        metadata = decode_json(stored.data, AnyObject).metadata
+        above = self._workload_of(metadata, known) if kind in _MIDDLE else None
+        return above or _Workload(metadata, sum(decode_json(pod.data, _Pod).serves for pod in self._pods_below(uid)))
+
+    def _pods_below(self, uid: str) -> Iterator[Stored]:
+        for one in self._store.dependents(uid):
+            if one.resource == PODS:
+                yield one
+            elif one.resource in _MIDDLE.values():
+                yield from self._pods_below(one.uid)
+
+
+def scaled_pod(stored: Stored) -> ScaledPod:
+    """The pod as a HorizontalPodAutoscaler's controller sees it."""
+    pod = decode_json(stored.data, _Pod)
+    ready, started = pod.ready, pod.status.start_time
+    return ScaledPod(
+        name=stored.name,
+        phase=pod.status.phase,
+        requests=_requests(pod),
+        deleting=pod.metadata.deletion_timestamp is not None,
+        ready=None if ready is None else ready.status != "False",
+        ready_since=0.0 if ready is None else seconds_of(ready.last_transition_time),
+        started=None if started is None else seconds_of(started),
+    )
+
+
+def _requests(pod: _Pod) -> Requests:
+    return requests_of(amounts_of(_running_containers(pod)), pod.spec.resources)
+
+
+def _running_containers(pod: _Pod) -> list[Container]:
+    return running_containers(pod.spec.containers, pod.spec.init_containers)
+
+
+def _load(metadata: ObjectMeta, workload: _Workload | None) -> Load:
+    above = metadata if workload is None else workload.metadata
+    start = seconds_of(above.creation_timestamp)
+    own = load_of(metadata.annotations, start) if metadata.annotations else NO_LOAD
+    if len(own) == len(RESOURCES) or workload is None:
+        return own
+    return {**load_of(workload.metadata.annotations, start), **own}
+
+
+def _containers(usage: Measured) -> list[JsonObject]:
+    return [{"name": name, "usage": _amounts(amounts)} for name, amounts in usage.containers.items()]
+
+
+def _amounts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {
+        CPU: format_quantity(amounts.get(CPU, 0) * (NANO // 1000)),
+        MEMORY: format_quantity(amounts.get(MEMORY, 0) // _KI * 1024 * NANO, Format.BINARY_SI),
+    }
+
+
+def _no_metrics(resource: Resource, namespace: str, name: str) -> NotFound:
+    kind = f"{resource.kind[0].lower()}{resource.kind[1:]}"
+    return not_found(kind, METRICS_GROUP, f"{namespace}/{name}" if namespace else name)
