@@ -143,7 +143,9 @@ def test_alerts_have_severity_and_annotations():
 
 
 def test_each_alert_has_cases_that_fire_and_that_do_not():
-    tests = [case for group in yaml.safe_load(ALERTS_TEST.read_text())["tests"] for case in group["alert_rule_test"]]
+    cases = yaml.safe_load(ALERTS_TEST.read_text())
+    assert [(ALERTS_TEST.parent / file).resolve() for file in cases["rule_files"]] == [MONITORING / "alerts.yaml"]
+    tests = [case for group in cases["tests"] for case in group["alert_rule_test"]]
     fires = Counter(case["alertname"] for case in tests if "exp_alerts" in case)
     is_quiet = Counter(case["alertname"] for case in tests if "exp_alerts" not in case)
     assert set(fires) == set(is_quiet) == set(RULES)
