@@ -2,8 +2,8 @@
 
 #: In Markdown, as in docs/use/simulate.md.
 LEFT_OUT = (
-    "Actual resource usage: a pod uses what it requests.",
-    "HorizontalPodAutoscalers and CronJobs.",
+    "Actual resource usage, except for what autoscalers measure: to the scheduler, a pod uses what it requests.",
+    "CronJobs.",
     "`podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` of Jobs.",
     "`persistentVolumeClaimRetentionPolicy` of StatefulSets: claims are kept.",
     "ResourceClaims that are made from templates for the pods of workloads.",
