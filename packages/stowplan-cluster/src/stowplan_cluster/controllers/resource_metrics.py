@@ -23,6 +23,7 @@ from stowplan_cluster.apiserver.listing import Page
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.resources import METRICS_GROUP, Resource
 from stowplan_cluster.apiserver.store import Store, Stored, stored_of
+from stowplan_cluster.reconcile.kubelet import KUBELET, OFF, STOPPED
 from stowplan_cluster.reconcile.pods import PODS, RUNNING, Condition
 from stowplan_cluster.reconcile.replica_counts import Measured, Requests, ScaledPod
 from stowplan_cluster.reconcile.usage import (
@@ -170,8 +171,10 @@ class ResourceMetrics:
     # Usage
 
     def _usages(self, pods: Iterable[Stored]) -> Iterator[tuple[Stored, Measured]]:
-        now, workloads = self._clock(), dict[str, _Workload | None]()
+        now, workloads, off = self._clock(), dict[str, _Workload | None](), self._nodes_that_are_off()
         for stored in pods:
+            if off and stored.field("spec.nodeName") in off:
+                continue
             pod = decode_json(stored.data, _Pod)
             since = pod.running_since
             if since is None or not pod.spec.containers:
@@ -185,6 +188,11 @@ class ResourceMetrics:
             except UsageError:
                 continue
             yield stored, measured(one, load, 1 if workload is None else workload.serving, now)
+
+    def _nodes_that_are_off(self) -> set[str]:
+        """Nodes whose kubelets answer nobody."""
+        nodes = (decode_json(stored.data, AnyObject).metadata for stored in self._store.list("nodes"))
+        return {metadata.name for metadata in nodes if metadata.annotations.get(KUBELET) in (STOPPED, OFF)}
 
     def _workload_of(self, metadata: ObjectMeta, known: dict[str, _Workload | None]) -> _Workload | None:
         """The workload at the top of the owners of a pod."""

@@ -17,6 +17,10 @@ LEASE_PERIOD_SECONDS = 10.0
 BACK_OFF_SECONDS = 10
 BACK_OFF_LIMIT_SECONDS = 300
 
+#: The annotation of a node whose kubelet does not work; or the machine neither, so that containers are lost.
+KUBELET = "stowplan.io/kubelet"
+STOPPED, OFF = "stopped", "off"
+
 #: Exit codes after SIGTERM and SIGKILL.
 EXIT_CODE_TERMINATED = 143
 EXIT_CODE_KILLED = 137

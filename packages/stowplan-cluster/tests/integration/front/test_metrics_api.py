@@ -118,6 +118,15 @@ async def test_nodes(client):
     assert (missing.status, missing.json["message"]) == (404, 'nodeMetrics.metrics.k8s.io "no" not found')
 
 
+async def test_kubelets_that_are_stopped_report_nothing(client):
+    await running(client, "a")
+    await running(client, "b", node="node-2")
+    patch = {"metadata": {"annotations": {"stowplan.io/kubelet": "stopped"}}}
+    merge = "application/merge-patch+json"
+    await client.request("PATCH", "/api/v1/nodes/node-1", patch, Content_Type=merge)
+    assert [one["metadata"]["name"] for one in (await client.get(PODS)).json["items"]] == ["b"]
+
+
 async def test_tables(client):
     await running(client, "a")
     pods, nodes = [(await client.get(f"{API}/{name}", Accept=TABLE)).json for name in ("pods", "nodes")]

@@ -18,7 +18,7 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.kubelet import kubelet_node
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Room, allocatable_of, requests_of
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
-from stowplan_cluster.reconcile.kubelet import Containers
+from stowplan_cluster.reconcile.kubelet import KUBELET, OFF, STOPPED, Containers
 
 # Annotations that control how simulated containers behave.
 #
@@ -28,9 +28,6 @@ START_AFTER = "stowplan.io/start-after"
 RUN_FOR = "stowplan.io/run-for"
 EXIT_CODE = "stowplan.io/exit-code"
 STOP_AFTER = "stowplan.io/stop-after"
-KUBELET = "stowplan.io/kubelet"
-#: The kubelet does not work; the machine neither, so that containers are lost.
-STOPPED, OFF = "stopped", "off"
 
 #: How long pods of Jobs run by default.
 JOB_SECONDS = 1.0
