@@ -155,13 +155,20 @@ class LiveCluster:
 
     def run_pods(self):
         """Start pending pods, each on its target node; returns whether there were any."""
-        pending = [pod for pod in self.pods() if pod["status"]["phase"] == "Pending"]
-        for pod in pending:
-            name = pod["metadata"]["name"]
-            if not pod["spec"].get("nodeName"):
-                self.bind(name, target_of(pod) or "node-1")
-            self.set_pod(name)
+        pending = [pod["metadata"]["name"] for pod in self.pods() if pod["status"]["phase"] == "Pending"]
+        for name in pending:
+            self.run_pod(name)
         return bool(pending)
+
+    def run_pod(self, name):
+        """Start the pod on its target node; returns whether it is still there, and pending."""
+        pod = self.get("Pod", name)
+        if pod is None or pod["status"]["phase"] != "Pending" or "deletionTimestamp" in pod["metadata"]:
+            return False
+        if not pod["spec"].get("nodeName"):
+            self.bind(name, target_of(pod) or "node-1")
+        self.set_pod(name)
+        return True
 
     def live(self):
         """Run controllers and kubelet in turn until neither has anything to do."""

@@ -17,17 +17,16 @@ class Client:
         ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self.tls = ssl.create_default_context(cadata=ca)
 
-    def __call__(self, path, body=None, *, accept="application/json"):
+    def __call__(self, path, body=None, *, accept="application/json", method=None):
+        """GET, or POST if there is a body, unless `method` says otherwise."""
         data = None if body is None else json.dumps(body).encode()
         headers = {**self.headers, "Content-Type": "application/json", "Accept": accept}
-        request = urllib.request.Request(self.url + path, data=data, headers=headers)
+        request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         with urllib.request.urlopen(request, context=self.tls) as answer:
             return json.loads(answer.read())
 
     def delete(self, path):
-        request = urllib.request.Request(self.url + path, headers=self.headers, method="DELETE")
-        with urllib.request.urlopen(request, context=self.tls) as answer:
-            return json.loads(answer.read())
+        return self(path, method="DELETE")
 
     def names(self, path):
         return [item["metadata"]["name"] for item in self(path)["items"]]
