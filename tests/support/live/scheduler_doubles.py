@@ -106,7 +106,7 @@ class FakeOpener:
         election = None
         if job.config.leader_election.leader_elect:
             self.elector = FakeElector([])
-            election = Election(cast("Any", self.elector), None)
+            election = Election(cast("Any", self.elector), None, lambda: None)
         yield ConnectedCluster(self._api, self._make, election)
 
     def _make(self):

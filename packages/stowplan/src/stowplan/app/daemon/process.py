@@ -72,6 +72,8 @@ class Election(NamedTuple):
     elector: LeaderElector
     #: Set once the server knows this process as a candidate; None without coordinated election.
     candidate_synced: asyncio.Event | None
+    #: See `HttpApi`.
+    give_up_waiting: Callable[[], None]
 
 
 class ConnectedCluster(NamedTuple):
@@ -125,6 +127,12 @@ async def opened(job: Job) -> AsyncIterator[ConnectedCluster]:
             agent=_agent(job, "extender"),
             validate=job.validate,
         )
+
+        def give_up_waiting() -> None:
+            api.give_up_waiting()
+            if election is not None:
+                election.give_up_waiting()
+
         yield ConnectedCluster(
             api,
             lambda: Scheduler(
@@ -133,7 +141,7 @@ async def opened(job: Job) -> AsyncIterator[ConnectedCluster]:
                 registry=job.registry,
                 settings=settings,
                 features=job.features,
-                give_up_waiting=api.cancel_queued_binds,
+                give_up_waiting=give_up_waiting,
                 metrics=None if job.metrics is None else job.metrics.scheduler,
                 recorder=job.recorder,
                 documents=documents,
@@ -200,4 +208,4 @@ async def _election(job: Job) -> AsyncIterator[Election]:
                 times=REAL_TIMES,
             )
             await stack.enter_async_context(run_in_background(candidates.run()))
-        yield Election(elector, None if candidates is None else candidates.synced)
+        yield Election(elector, None if candidates is None else candidates.synced, api.give_up_waiting)

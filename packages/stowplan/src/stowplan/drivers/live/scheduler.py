@@ -117,7 +117,7 @@ class Scheduler:
         documents: Documents | None = None,
         may_change: Callable[[], bool] | None = None,
     ) -> None:
-        """`give_up_waiting` cancels binds that wait for the rate limit, and lifts the limit.
+        """`give_up_waiting` cancels binds that wait for the rate limit, lifts it, and does not wait for a dead server.
 
         `extenders` are in call order, and `extender_clients` call them; None: those of the configuration, over HTTP.
         `documents` has the objects that the API keeps in full for them. `may_change` returns whether an extender may be

@@ -109,9 +109,13 @@ class HttpApi:
     async def close(self) -> None:
         await self._transport.close()
 
-    def cancel_queued_binds(self) -> None:
-        """At shutdown: cancel the tasks of binds that wait for their turn, and send the rest without a limit."""
+    def give_up_waiting(self) -> None:
+        """At shutdown: cancel the tasks of binds that wait for their turn, and send the rest without a limit.
+
+        A server that cannot be reached is not waited for.
+        """
         self._turns.give_up("bind")
+        self._transport.hurry()
 
     async def serves(self, kind: type[ApiStruct]) -> bool:
         return await self._discovery.served_version(resource_of(kind)) is not None

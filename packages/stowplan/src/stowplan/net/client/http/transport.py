@@ -5,6 +5,9 @@ twice is harmless (reads; requests marked `repeatable`). Delays grow with each r
 limits. If the response to any other request is lost, `OutcomeUnknown` is raised: the caller knows how to find out.
 Redirects are not followed: credentials are for one server only.
 
+At shutdown (`hurry`) a server that cannot be reached is not waited for: requests fail at the first failure to connect,
+and after a few of those without being sent.
+
 After a 401 the credentials are renewed, and the request is sent once more. Connections are kept per SSL context, so new
 certificates apply to the next request, while requests in progress complete on their old connection.
 
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from math import inf
 from typing import TYPE_CHECKING
@@ -36,7 +39,7 @@ from stowplan.kube.api.port import Lane, Unreachable
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.backoff import REQUESTING, Backoff, BackoffPolicy
-from stowplan.kube.timing.times import Times
+from stowplan.kube.timing.times import Times, within
 from stowplan.net.client.client_errors import ClientConfigError, CredentialsError, OutcomeUnknown, StreamSilent
 from stowplan.net.client.connection import Connection
 from stowplan.net.client.http.aiohttp_session import READ_BUFFER, AiohttpSession, read
@@ -87,6 +90,9 @@ class Throttling:
 
 
 _JSON = "application/json"
+
+#: Failures to connect in a row after which nothing more is sent at shutdown.
+_UNREACHABLE_AFTER = 16
 
 
 class Limits(PlainStruct, frozen=True, kw_only=True):
@@ -156,10 +162,17 @@ class Transport:
         self._writer = RequestWriter(server, fields)
         #: Checked just before sending a request that changes more than a status or an event; None: always allowed.
         self.may_change: Callable[[], bool] | None = None
+        #: Set at shutdown.
+        self._hurried = asyncio.Event()
+        self._not_connected_in_a_row = 0
 
     @property
     def server(self) -> str:
         return self._connection.shown
+
+    def hurry(self) -> None:
+        """Do not wait for a server that cannot be reached, from now on."""
+        self._hurried.set()
 
     async def close(self) -> None:
         await self._turns.close()
@@ -179,7 +192,11 @@ class Transport:
         metrics = None if self._metrics is None else self._metrics.of(request.method)
         while True:
             tries += 1
+            if self._hurried.is_set() and self._not_connected_in_a_row >= _UNREACHABLE_AFTER:
+                raise Unreachable(f"{self.server}: not sent, as the server could not be reached")
             outcome, used = await self._try(request, metrics)
+            not_connected = isinstance(outcome, Failure) and not outcome.sent
+            self._not_connected_in_a_row = self._not_connected_in_a_row + 1 if not_connected else 0
             if metrics is not None:
                 _count_try(metrics, request, outcome, again=tries > 1)
             if isinstance(outcome, Answer) and outcome.code == 401 and not renewed:
@@ -191,7 +208,11 @@ class Transport:
                 if metrics is not None:
                     _count_end(metrics, outcome, times.clock() - started)
                 return self._final(request, outcome, tries)
-            await times.sleep(wait)
+            if not_connected:
+                with suppress(TimeoutError):
+                    await within(wait, self._hurried.wait(), sleep=times.sleep)
+            else:
+                await times.sleep(wait)
 
     async def chunks(self, request: Request, *, silence: float) -> AsyncGenerator[bytes, None]:
         """Yield the response's body in pieces; raises ApiError or Unreachable. Takes no turn, and is not retried."""
@@ -301,6 +322,7 @@ class Transport:
         """The delay before the next try; None if the outcome is final."""
         if isinstance(outcome, Failure):
             again = not outcome.lasting and (request.may_repeat or not outcome.sent)
+            again = again and (outcome.sent or not self._hurried.is_set())
             return backoff.next() if again and tries < self._limits.connection_tries else None
         retry_after = retry_after_seconds(outcome.headers, now=self._times.wall_clock())
         refused = outcome.code == 429 or (outcome.code == 503 and retry_after is not None)

@@ -219,6 +219,43 @@ async def test_a_connection_refused_is_a_definite_failure_of_writes(write):
     assert time.slept == [0.1, 0.2, 0.4]
 
 
+async def test_at_shutdown_a_dead_server_is_not_waited_for():
+    async with Misbehaving() as server:
+        url = server.url
+    time = VirtualTime()
+    async with an_api(url, time=time) as api:
+        api.give_up_waiting()
+        for why in ["connection refused"] * 16 + ["not sent, as the server could not be reached"] * 2:
+            with pytest.raises(Unreachable, match=why):
+                await _created(api)
+    assert time.slept == []
+
+
+async def test_at_shutdown_a_server_that_answers_is_not_dead():
+    async with Misbehaving(*[answers(429), POD] * 20) as server, an_api(server, time=VirtualTime()) as api:
+        api.give_up_waiting()
+        for _ in range(20):
+            await get(api)
+
+
+async def test_a_wait_for_a_dead_server_ends_at_shutdown():
+    async with Misbehaving() as server:
+        url = server.url
+    time, sleeping = VirtualTime(), asyncio.Event()
+
+    async def forever():
+        sleeping.set()
+        await asyncio.Event().wait()
+
+    time.meanwhile = forever
+    async with an_api(url, time=time) as api:
+        getting = asyncio.create_task(get(api))
+        await sleeping.wait()
+        api.give_up_waiting()
+        with pytest.raises(Unreachable, match="connection refused"):
+            await getting
+
+
 # -- delays
 
 
