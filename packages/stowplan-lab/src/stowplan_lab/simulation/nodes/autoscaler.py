@@ -1,9 +1,8 @@
 """A model of the cluster autoscaler: adds nodes for unschedulable pods, and removes unneeded ones.
 
 In every `autoscalerInterval` in which a pod was rejected it considers the unschedulable pods. The scheduler's own
-filters determine which of them fit on a new node of a group; it adds as many nodes as these need by their requests, in
-addition to nodes that are already coming. The group with the lowest price for its pods comes first. Spreading among new
-nodes is not predicted: pods that are still unschedulable afterwards are considered again.
+filters determine which of them fit on a new node of a group; how many nodes of which group come is decided in
+`stowplan_cluster/reconcile/cluster_autoscaler.py`.
 
 A node of a group with `autoscale` is removed after it had no pods for `idle`, except for DaemonSet pods. One with pods
 is a candidate while the larger of its shares of cpu and memory is below `utilization`. After `idle`, the scheduler's
@@ -18,7 +17,7 @@ Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import inf
 from typing import Any
@@ -32,6 +31,7 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine
+from stowplan_cluster.reconcile.cluster_autoscaler import NodeGroup, WaitingPod, nodes_to_add
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet, Group, amounts_of
 from stowplan_lab.simulation.results.ledger import NO_NODE, Entry
@@ -206,11 +206,14 @@ class Autoscaler:
 
     def _look(self) -> None:
         self._planned = False
-        waiting = self._waiting()
-        for group in sorted(self._groups, key=_price_of_cpu):
-            if not waiting:
-                return
-            waiting = self._resize(group, waiting)
+        infos = {info.uid: info for info in self._waiting()}
+        waiting = [WaitingPod(info.uid, info.shape.used) for info in infos.values()]
+
+        def accepts(name: str, pods: Sequence[WaitingPod]) -> set[str]:
+            return self._accepted(self._fleet.groups[name], [infos[pod.uid] for pod in pods])
+
+        for name, number in nodes_to_add(map(self._sized, self._groups), waiting, accepts).items():
+            self._order(self._fleet.groups[name], number)
 
     def _waiting(self) -> list[PodInfo]:
         """Rejected pods that do not wait for preemption."""
@@ -221,22 +224,19 @@ class Autoscaler:
                 found.append(queued.pod)
         return sorted(found, key=lambda info: info.key)
 
-    def _resize(self, group: Group, waiting: list[PodInfo]) -> list[PodInfo]:
-        """Add nodes; return the remaining pods."""
-        limits = group.spec.autoscale
+    def _sized(self, group: Group) -> NodeGroup:
+        limits, coming = group.spec.autoscale, self._coming[group.name].total()
         assert limits is not None
-        coming = self._coming[group.name]
-        room = limits.max - len(group.names) - coming.total() - self._fleet.away[group.name]
-        accepted = self._accepted(group, waiting)
-        if not accepted or (room <= 0 and not coming.total()):
-            return waiting
-        nodes = _Packing(amounts_of(group.template), coming.total(), coming.total() + max(0, room))
-        left = [info for info in waiting if info.uid not in accepted or not nodes.take(info.shape.used)]
-        for _ in range(nodes.used - coming.total()):
+        room = limits.max - len(group.names) - coming - self._fleet.away[group.name]
+        return NodeGroup(group.name, amounts_of(group.template), group.price, coming, room)
+
+    def _order(self, group: Group, number: int) -> None:
+        limits, coming = group.spec.autoscale, self._coming[group.name]
+        assert limits is not None
+        for _ in range(number):
             zone = self._fleet.zone_for(group, coming)
             coming[zone] += 1
             self._context.later(limits.boot.draw(self._boot[group.name]), partial(self._arrives, group, zone))
-        return left
 
     def _arrives(self, group: Group, zone: str) -> None:
         coming = self._coming[group.name]
@@ -337,43 +337,3 @@ class Autoscaler:
             eviction_outcome(info.pod) is not EvictionOutcome.BELONGS_TO_NODE
             for info in self._engine.state.row_pods[row]
         )
-
-
-def _price_of_cpu(group: Group) -> tuple[float, str]:
-    amounts = amounts_of(group.template)
-    return group.price / max(amounts.get("cpu", 0), 1), group.name
-
-
-class _Packing:
-    """First fit of requests into identical nodes, the first of which are already coming."""
-
-    def __init__(self, capacity: Mapping[str, int], present: int, most: int) -> None:
-        self._capacity = dict(capacity)
-        self._most = most
-        self._free = [dict(capacity) for _ in range(present)]
-
-    @property
-    def used(self) -> int:
-        return len(self._free)
-
-    def take(self, requests: Mapping[str, int]) -> bool:
-        wanted = {**requests, "pods": 1}
-        for free in self._free:
-            if self._put(free, wanted):
-                return True
-        if len(self._free) >= self._most:
-            return False
-        fresh = dict(self._capacity)
-        if not self._put(fresh, wanted):
-            return False
-        self._free.append(fresh)
-        return True
-
-    @staticmethod
-    def _put(free: dict[str, int], wanted: Mapping[str, int]) -> bool:
-        if any(free.get(name, 0) < amount for name, amount in wanted.items()):
-            return False
-        for name, amount in wanted.items():
-            if amount:
-                free[name] -= amount
-        return True
