@@ -5,6 +5,7 @@ LEFT_OUT = (
     "Actual resource usage, except for what autoscalers measure: to the scheduler, a pod uses what it requests.",
     "CronJobs.",
     "`podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` of Jobs.",
+    "Updates that are in progress in the initial cluster: they count as complete.",
     "`persistentVolumeClaimRetentionPolicy` of StatefulSets: claims are kept.",
     "ResourceClaims that are made from templates for the pods of workloads.",
     "Attaching and resizing volumes, failures of provisioners, and finalizers that protect volumes in use.",
