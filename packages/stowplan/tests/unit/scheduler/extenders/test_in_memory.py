@@ -61,6 +61,18 @@ def test_a_cluster_calls_extenders():
     assert sorted(body["NodeNames"]) == ["n1", "n2", "n3"]
 
 
+@pytest.mark.parametrize(
+    ("left", "node", "asked"), [("n2", "n2", [["n2"]]), ("n1", "n1", [["n2"], ["n1", "n2", "n3"]])]
+)
+def test_the_nominated_node_is_asked_about_alone_first(left, node, asked):
+    answers = Answering(filter=only(left), prioritize=[])
+    cluster = cluster_with(*rooms("n1", "n2", "n3"), answers=answers)
+    pod = a_pod("p").obj()
+    pod["status"] = {"nominatedNodeName": "n2"}
+    assert [decision.node_name for decision in cluster.schedule([pod])] == [node]
+    assert [sorted(body["NodeNames"]) for _, body in answers.calls] == asked
+
+
 def test_an_extender_that_fails_fails_the_pod():
     cluster = cluster_with(*rooms("n1"), answers=Answering(filter=RuntimeError("no")), extender=FILTER)
     (decision,) = cluster.schedule([a_pod("p").obj()])
