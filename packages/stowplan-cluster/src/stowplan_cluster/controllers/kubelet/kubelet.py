@@ -84,6 +84,8 @@ class Kubelet:
         self._default = containers
         #: When the containers of a pod entered their current state; the status has it in whole seconds only.
         self._since: dict[str, float] = {}
+        #: When pods were deleted.
+        self._deleted: dict[str, float] = {}
         #: When each node's lease is due for renewal.
         self._renewals: dict[str, float] = {}
 
@@ -96,6 +98,7 @@ class Kubelet:
         stored = self._store.get(PODS, key.namespace, key.name)
         if stored is None or stored.uid != key.uid:
             self._since.pop(key.uid, None)
+            self._deleted.pop(key.uid, None)
             return None
         host = self._hosts.get(node_of(stored))
         if host is None or host.stopped:
@@ -255,8 +258,10 @@ class Kubelet:
     def _stop(self, pod: JsonObject, containers: Containers) -> float | None:
         metadata, status = pod["metadata"], pod["status"]
         grace = metadata.get("deletionGracePeriodSeconds") or 0
-        end = parse_timestamp(metadata["deletionTimestamp"])
-        left = end - grace + seconds_to_stop(containers, grace) - self._registry.clock()
+        # Timestamps have whole seconds.
+        begin = parse_timestamp(metadata["deletionTimestamp"]) - grace
+        begin = self._deleted.setdefault(metadata["uid"], min(begin + 1.0, self._registry.clock()))
+        left = begin + seconds_to_stop(containers, grace) - self._registry.clock()
         if left > 0 and metadata["uid"] not in self._hosts.lost:
             return left
         if status.get("phase") not in FINISHED and kubelet_status.is_sound(pod):

@@ -116,28 +116,34 @@ class Fleet:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def changed(self, change: Change[Any]) -> None:
-        old, new = change.old, change.new
+        old: Any = change.old
+        new: Any = change.new
         if type(new if old is None else old) is not Node:
             return
         self.account()
         if old is not None:
             self._count(old, -1)
+        if new is None:
             del self.nodes[old.metadata.name]
-        if new is not None:
+            if (group := self._group(old)) is not None:
+                del group.names[old.metadata.name]
+        else:
             self._count(new, 1)
+            # One that has changed keeps its place.
             self.nodes[new.metadata.name] = new
+            if (group := self._group(new)) is not None:
+                group.names[new.metadata.name] = None
             self.most = max(self.most, len(self.nodes))
 
     def _count(self, node: Node, sign: int) -> None:
         for resource, amount in amounts_of(node).items():
             self._allocatable[resource] += sign * amount
-        group = self.groups.get(self.group_of.get(node.metadata.name, ""))
+        group = self._group(node)
         if group is not None:
             group.in_zones[node.metadata.labels.get(ZONE, "")] += sign
-            if sign > 0:
-                group.names[node.metadata.name] = None
-            else:
-                group.names.pop(node.metadata.name, None)
+
+    def _group(self, node: Node) -> Group | None:
+        return self.groups.get(self.group_of.get(node.metadata.name, ""))
 
     def account(self) -> None:
         """Account for the time up to now."""

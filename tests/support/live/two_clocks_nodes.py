@@ -1,0 +1,357 @@
+"""Nodes that fail, return, are tainted, drained and removed: a simulation and the embedded cluster, in step.
+
+    agree_on_nodes(workloads, [(100, Fail("node-1", 300)), (130, Drain("node-2", 60))], budgets=[...])
+
+The embedded cluster has its kubelet and controllers, and binds pods as the simulation's scheduler does. Compared are
+nodes, pods and budgets, whenever something has happened.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import floor, inf
+from typing import Any, NamedTuple
+
+import msgspec
+
+from stowplan.kube.api.api_errors import TooManyRequests
+from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.timestamps import parse_timestamp, timestamp
+from stowplan.kube.api.types import Node, Pod, PodDisruptionBudget
+from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.eviction import BUDGETS, evict
+from stowplan_cluster.controllers.cleanup.pod_gc import PodGCController
+from stowplan_cluster.controllers.controller_manager import workload_controllers
+from stowplan_cluster.controllers.disruption import DisruptionController
+from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
+from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
+from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.reconcile.kubelet import Containers
+from stowplan_lab.simulation.simulate import Simulation
+from support.live.controller_cluster import START, LiveCluster, target_of, workload
+from support.scenarios.manifests import group, scenario
+
+NODES = 3
+#: Times of a scenario are whole seconds; those of containers are not, so that no two things are due at once.
+#: What is due within this time counts as one moment: floats are rounded differently, and conflicting writes repeated.
+MOMENT = 0.1
+#: Seconds after the last event.
+QUIET = 1500
+
+
+class Fail(NamedTuple):
+    node: str
+    seconds: int
+
+    def event(self):
+        return {"fail": {"nodes": [self.node], "for": self.seconds}}
+
+    def apply(self, embedded):
+        until = embedded.until[self.node] = max(embedded.until.get(self.node, 0.0), embedded.passed + self.seconds)
+        embedded.annotate(self.node, "off")
+        embedded.at(until, lambda: embedded.passed < embedded.until[self.node] or embedded.annotate(self.node, ""))
+
+
+class Taint(NamedTuple):
+    node: str
+    seconds: int
+    key: str = "k"
+
+    def event(self):
+        about = {"key": self.key, "effect": "NoExecute", "for": self.seconds}
+        return {"taint": {"nodes": [self.node], **about}}
+
+    def apply(self, embedded):
+        embedded.taint(self.node, self.key, add=True)
+        embedded.at(embedded.passed + self.seconds, lambda: embedded.taint(self.node, self.key, add=False))
+
+
+class Drain(NamedTuple):
+    node: str
+    seconds: int
+
+    def event(self):
+        return {"drain": {"nodes": [self.node], "for": self.seconds}}
+
+    def apply(self, embedded):
+        embedded.cordon(self.node, True)
+        self._evict(embedded)
+
+    def _evict(self, embedded):
+        if embedded.get("Node", self.node) is None:
+            return
+        pods = [pod for pod in embedded.all("Pod") if pod["spec"].get("nodeName") == self.node]
+        left = [pod for pod in pods if owner_of(pod) != "DaemonSet d"]
+        for pod in left:
+            embedded.evict(pod)
+        if left:
+            there = {pod["metadata"]["uid"] for pod in embedded.pods()}
+            all_leave = not any(pod["metadata"]["uid"] in there for pod in left)
+            embedded.at(embedded.passed + (1 if all_leave else 5), lambda: self._evict(embedded))
+        else:
+            embedded.at(embedded.passed + self.seconds, lambda: embedded.cordon(self.node, False))
+
+
+class Remove(NamedTuple):
+    """Remove the last node."""
+
+    def event(self):
+        return {"resize": {"group": "node", "count": NODES - 1}}
+
+    def apply(self, embedded):
+        if embedded.get("Node", f"node-{NODES}") is not None:
+            embedded.delete("Node", f"node-{NODES}")
+
+
+class Embedded(LiveCluster):
+    def __init__(self, workloads, budgets, startup, termination):
+        containers = Containers(start_after=startup, stop_after=termination)
+        super().__init__(
+            lambda registry: [
+                *workload_controllers(registry),
+                Kubelet(registry, containers),
+                NodeLifecycleController(registry),
+                TaintEvictionController(registry),
+                PodGCController(registry),
+                DisruptionController(registry),
+            ]
+        )
+        self._actions = []
+        #: Node -> when its last outage ends.
+        self.until = {}
+        for number in range(1, NODES + 1):
+            self.add_node(f"node-{number}")
+        for budget in budgets:
+            self.create(budget)
+        for name, manifest in workloads.items():
+            self.create({**workload(manifest["kind"], name), "spec": manifest["spec"]})
+
+    @property
+    def passed(self):
+        return self.now - START
+
+    def at(self, when, action):
+        self._actions.append((when, action))
+
+    @property
+    def next(self):
+        due = self.loop.next_due()
+        return min([inf if due is None else due - START, *(when for when, _ in self._actions)])
+
+    def go_on(self, until):
+        """Do everything that is due until then, each at its time."""
+        while self.next <= until:
+            self.now = max(self.now, START + self.next)
+            due = [one for one in self._actions if one[0] <= self.passed]
+            self._actions = [one for one in self._actions if one[0] > self.passed]
+            for _, action in due:
+                action()
+            self.settle()
+        self.now = max(self.now, START + until)
+        self.settle()
+
+    def annotate(self, node, value):
+        if self.get("Node", node) is not None:
+            about = {"annotations": {"stowplan.io/kubelet": value}}
+            self.change("Node", node, lambda obj: obj["metadata"].update(about))
+
+    def taint(self, node, key, *, add):
+        def change(obj):
+            kept = [one for one in obj["spec"].get("taints") or () if one["key"] != key]
+            obj["spec"]["taints"] = [*kept, *([{"key": key, "effect": "NoExecute"}] if add else [])]
+
+        if self.get("Node", node) is not None:
+            self.change("Node", node, change)
+
+    def cordon(self, node, unschedulable):
+        if self.get("Node", node) is not None:
+            self.change("Node", node, lambda obj: obj["spec"].update(unschedulable=unschedulable))
+
+    def evict(self, pod):
+        name = pod["metadata"]["name"]
+        if "deletionTimestamp" not in pod["metadata"]:
+            try:
+                evict(self.registry, "default", name, {"metadata": {"name": name}}, DeleteOptions())
+            except TooManyRequests:
+                return
+            # Each eviction is judged by what the former ones left.
+            self.settle()
+
+    def bind_as(self, simulated):
+        """Bind pods to the nodes of equal pods of the simulation; returns whether there were any."""
+        wanted = simulated.bound - self.bound
+        done = False
+        for pod in self.all("Pod"):
+            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+                about, target = origin(pod), target_of(pod)
+                equal = (one for one, number in wanted.items() if number > 0 and one[:-1] == about)
+                found = next((one for one in equal if target in ("", one[-1])), None)
+                if found is not None:
+                    wanted[found] -= 1
+                    self.bind(pod["metadata"]["name"], found[-1])
+                    done = True
+        self.settle()
+        return done
+
+    @property
+    def bound(self):
+        pods = (pod for pod in self.all("Pod") if pod["spec"].get("nodeName"))
+        return Counter((*origin(pod), pod["spec"]["nodeName"]) for pod in pods)
+
+    def nodes(self):
+        def ready(node):
+            return next(one["status"] for one in node["status"]["conditions"] if one["type"] == "Ready")
+
+        return {
+            node["metadata"]["name"]: (
+                ready(node),
+                node["spec"].get("unschedulable", False),
+                frozenset((one["key"], one["effect"]) for one in node["spec"].get("taints") or ()),
+            )
+            for node in self.all("Node")
+        }
+
+    def seen(self):
+        def ready(pod):
+            conditions = pod["status"].get("conditions") or ()
+            return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+        return Counter(
+            SeenPod(
+                *origin(pod),
+                node=pod["spec"].get("nodeName", ""),
+                phase=pod["status"]["phase"],
+                ready=ready(pod),
+                terminating="deletionTimestamp" in pod["metadata"],
+            )
+            for pod in self.all("Pod")
+            if pod["status"]["phase"] not in FINISHED
+        )
+
+    def budgets(self):
+        fields = ("expectedPods", "currentHealthy", "desiredHealthy", "disruptionsAllowed")
+        found = (stored.to_dict() for stored in self.store.list(BUDGETS))
+        return {one["metadata"]["name"]: tuple(one["status"][field] for field in fields) for one in found}
+
+
+class Simulated:
+    def __init__(self, workloads, budgets, events, startup, termination, folder):
+        files = []
+        if budgets:
+            (folder / "budgets.yaml").write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in budgets))
+            files = [str(folder / "budgets.yaml")]
+        given = scenario(
+            *({"name": name, "manifest": manifest} for name, manifest in workloads.items()),
+            groups=[group("node", count=NODES, cpu=100, labels={})],
+            events=[{"at": at, **event.event()} for at, event in events],
+            models={"startup": startup, "termination": termination, "controllerDelay": 0},
+            duration=events[-1][0] + QUIET if events else QUIET,
+            start=timestamp(START),
+        )
+        given["cluster"]["files"] = files
+        self._simulation = Simulation(given)
+        self._simulation.prepare()
+        self._context = self._simulation.context
+
+    @property
+    def next(self):
+        return self._context.time.next - START
+
+    def go_on(self, until):
+        time = self._context.time
+        time.advance(max(0.0, START + until - time.now))
+
+    def _entries(self):
+        for pod in self._context.store.list(Pod):
+            yield pod, self._context.ledger.of(pod.metadata.uid)
+
+    @property
+    def bound(self):
+        return Counter((*self._origin(pod, entry), entry.node) for pod, entry in self._entries() if entry.node)
+
+    def _origin(self, pod, entry):
+        owner = pod.metadata.owner_references[0]
+        name = pod.metadata.name if owner.kind == "StatefulSet" else ""
+        kind = owner.kind if owner.kind == "ReplicaSet" else f"{owner.kind} {owner.name}"
+        return kind, name, floor(entry.arrived - self._context.start + 1e-5)
+
+    def nodes(self):
+        return {
+            node.metadata.name: (
+                next(one.status for one in node.status.conditions if one.type == "Ready"),
+                node.spec.unschedulable,
+                frozenset((one.key, one.effect) for one in node.spec.taints),
+            )
+            for node in self._context.store.list(Node)
+        }
+
+    def seen(self):
+        def one(pod, entry):
+            reported = self._context.reported(pod.metadata.name, pod.metadata.uid)
+            return SeenPod(
+                *self._origin(pod, entry),
+                node=entry.node,
+                phase=reported.phase,
+                ready=reported.ready,
+                terminating=pod.metadata.deletion_timestamp is not None,
+            )
+
+        return Counter(one(pod, entry) for pod, entry in self._entries())
+
+    def budgets(self):
+        found = ((one.metadata.name, one.status) for one in self._context.store.list(PodDisruptionBudget))
+        return {
+            name: (one.expected_pods, one.current_healthy, one.desired_healthy, one.disruptions_allowed)
+            for name, one in found
+        }
+
+
+class SeenPod(NamedTuple):
+    owner: str
+    #: Only of StatefulSets' pods.
+    name: str
+    #: Whole seconds from the start.
+    created: int
+    node: str
+    phase: str
+    ready: bool
+    terminating: bool
+
+
+def owner_of(pod):
+    owner = pod["metadata"]["ownerReferences"][0]
+    return owner["kind"] if owner["kind"] == "ReplicaSet" else f"{owner['kind']} {owner['name']}"
+
+
+def origin(pod):
+    metadata = pod["metadata"]
+    owner = owner_of(pod)
+    created = floor(parse_timestamp(metadata["creationTimestamp"]) - START)
+    return owner, metadata["name"] if owner.startswith("StatefulSet") else "", created
+
+
+def agree_on_nodes(workloads, events, folder, *, budgets=(), startup=6.3, termination=2.6):
+    simulated = Simulated(workloads, budgets, events, startup, termination, folder)
+    embedded = Embedded(workloads, budgets, startup, termination)
+    for at, event in events:
+        embedded.at(at, lambda event=event: event.apply(embedded))
+    end = (events[-1][0] if events else 0) + QUIET - 100
+    at, before = 0.0, None
+    while at < end:
+        at = min(simulated.next, embedded.next, end)
+        until = at + MOMENT
+        while min(simulated.next, embedded.next) <= until:
+            step(simulated, embedded, min(max(at, simulated.next), max(at, embedded.next)))
+        step(simulated, embedded, until)
+        found: dict[str, Any] = {"nodes": embedded.nodes(), "pods": embedded.seen(), "budgets": embedded.budgets()}
+        wanted = {"nodes": simulated.nodes(), "pods": simulated.seen(), "budgets": simulated.budgets()}
+        if (found, wanted) != before:
+            assert found == wanted, f"{at} seconds from the start"
+            before = found, wanted
+
+
+def step(simulated, embedded, until):
+    simulated.go_on(until)
+    embedded.go_on(until)
+    while embedded.bind_as(simulated):
+        pass
