@@ -81,6 +81,8 @@ class Drain(NamedTuple):
         if embedded.get("Node", self.node) is None:
             return
         pods = [pod for pod in embedded.all("Pod") if pod["spec"].get("nodeName") == self.node]
+        # Names are made up here, so the oldest goes first, as it usually does in a simulation.
+        pods.sort(key=lambda pod: pod["metadata"]["creationTimestamp"])
         left = [pod for pod in pods if owner_of(pod) != "DaemonSet d"]
         for pod in left:
             embedded.evict(pod)

@@ -58,7 +58,9 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=times(10), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=times(4), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     st.integers(0, 5),
     st.integers(0, 3),
