@@ -13,5 +13,6 @@ LEFT_OUT = (
     "Changes of ResourceQuotas, LimitRanges, classes and budgets during a simulation.",
     "How the autoscaler would anticipate the spreading of pods over new nodes: pods that are still unschedulable when"
     " the nodes exist are evaluated again.",
+    "Zones in the eviction of pods: taints are neither rate-limited nor held back when a whole zone is down.",
     "Events, managed fields, and reports of Deployments such as their progress deadline.",
 )
