@@ -6,6 +6,7 @@ from random import Random
 
 from msgspec.structs import replace
 
+from stowplan.drivers.hang_guard.guarded_plugins import register_guarded
 from stowplan.drivers.live.scheduler import SHUTDOWN_TIMEOUT, Scheduler, SchedulerSettings
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
@@ -135,6 +136,7 @@ async def live(
     extenders=None,
     extender_clients=None,
     overlaps=True,
+    guard=None,
 ):
     """`wrap` may wrap the scheduler's Api; `validate` has a cost that grows with the cluster."""
     settings = replace(settings or SchedulerSettings(), validate=validate, overlaps=overlaps)
@@ -147,7 +149,14 @@ async def live(
     port = EmbeddedApi(api.server, documents=documents)
     if wrap is not None:
         port = wrap(port)
-    options = {"config": config, "plugins": plugins, "settings": settings, "features": features, "recorder": recorder}
+    options = {
+        "config": config,
+        "plugins": plugins,
+        "settings": settings,
+        "features": features,
+        "recorder": recorder,
+        "guard": guard,
+    }
     options |= {"extenders": extenders, "extender_clients": extender_clients, "documents": documents}
     async with opened(port, time, random=random or Random(1), **options) as found:
         cluster = Live(api, port, *found)
@@ -169,11 +178,15 @@ async def opened(
     extenders=None,
     extender_clients=None,
     documents=None,
+    guard=None,
 ):
     """A scheduler that is ready, and runs until the end of the block; with its time and its task."""
     registry = in_tree_registry()
-    for plugin in plugins:
-        registry.register(plugin)
+    if guard is None:
+        for plugin in plugins:
+            registry.register(plugin)
+    else:
+        register_guarded(registry, plugins, guard)
     scheduler = Scheduler(
         api,
         load_config(config, plugins=registry.declarations, features=features),

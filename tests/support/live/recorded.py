@@ -2,6 +2,7 @@
 
 from random import Random
 
+from stowplan.drivers.hang_guard.guarded_plugins import register_guarded
 from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.engine.input_log.recording import Replay
@@ -28,14 +29,16 @@ class Recorded:
         self.recorder.flush()
         return b"".join(self._written).splitlines(keepends=True)
 
-    def replayed(self, *plugins, lines=None, **options):
+    def replayed(self, *plugins, lines=None, interrupted=None, **options):
         """The effects of each step of a replay; `options` are those of `Replay`."""
         registry = in_tree_registry()
-        for plugin in plugins:
-            registry.register(plugin)
-        replay = Replay(
-            self.lines if lines is None else lines, registry, meter=ManualTime(), chance=Random(), **options
-        )
+        if interrupted is None:
+            for plugin in plugins:
+                registry.register(plugin)
+        else:
+            register_guarded(registry, plugins, interrupted)
+        options |= {"meter": ManualTime(), "chance": Random(), "interrupted": interrupted}
+        replay = Replay(self.lines if lines is None else lines, registry, **options)
         return [[effect.encoded() for effect in effects] for _, effects in replay.steps()]
 
     def check(self, *plugins, **options):

@@ -33,8 +33,7 @@ def gather(metrics: ComponentMetrics, scheduler: Scheduler, *, lanes: Lanes | No
             for lane, number in lanes.waiting.items():
                 own.client_requests_waiting.with_label_values(lane).set(float(number))
         own.events_dropped_total.value = float(dropped)
-        # From the start: an increase is not visible in a series that starts with it.
-        for plugin, point in guard.guarded:
+        for plugin, point in guard.guarded | guard.interrupted.keys():
             own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.interrupted[plugin, point])
 
     metrics.registry.at_scrape(refresh)

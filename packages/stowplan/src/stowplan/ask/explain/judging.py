@@ -63,7 +63,7 @@ def _selected(result: PostFilterResult) -> Eviction | None:
 
 def _explained(framework: Framework, name: str, result: PostFilterResult) -> Preemption | None:
     plugin = next(plugin for plugin in framework.post_filter if plugin.name == name)
-    found = guarded(name, lambda: plugin.preemption(result), None)
+    found = guarded(name, plugin.preemption, None, result, at=("Explanation", plugin))
     return replace(found, plugin=name) if isinstance(found, Preemption) else None
 
 

@@ -34,7 +34,7 @@ from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.interface import FilterPlugin
-from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.framework import Framework, objects_read
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS
@@ -116,7 +116,7 @@ def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool
 
 def _claims_devices(framework: Framework, state: CycleState, info: PodInfo) -> bool:
     """Whether the devices for the next copy depend on those of this one."""
-    return any(_CLAIMS in plugin.reads_objects(info) for plugin in framework.active_filters(state))
+    return any(_CLAIMS in objects_read(plugin, info) for plugin in framework.active_filters(state))
 
 
 def _judges_nodes_alone(plugin: FilterPlugin) -> bool:

@@ -24,8 +24,8 @@ With a debugger attached, calls are not interrupted: the limit restarts as long 
 C code that neither returns nor checks for signals cannot be interrupted. If it releases the interpreter lock, this is
 logged; health checks then fail, and the process supervisor restarts the process.
 
-The cost is limited to user plugins: only these are wrapped, and without any there is no thread. A guarded call costs a
-microsecond.
+The cost is limited to user plugins: only these are called through it (`framework/boundary.py`), and without any there
+is no thread. A guarded call costs a microsecond.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ import sys
 import threading
 import time
 import traceback
-import types
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
@@ -48,7 +47,8 @@ from stowplan.kube.api.durations import Duration
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.input_log.recording import InterruptedCall
-from stowplan.scheduler.framework.status import place_of, typed
+from stowplan.scheduler.framework.boundary import Raised
+from stowplan.scheduler.framework.status import place_of
 
 #: Seconds: less than a leader's renew deadline, so that a plugin does not lose the lease.
 PLUGIN_TIMEOUT = 5.0
@@ -71,7 +71,7 @@ _SHOWN = 5
 _OURS = frozenset(
     ("stowplan", "stowplan_cluster", "stowplan_lab", "asyncio", "uvloop", "aiohttp", "weakref", "_weakrefset")
 )
-_HARMLESS = frozenset(("stowplan.scheduler.framework.interface", "stowplan.scheduler.framework.runtime.answers"))
+_HARMLESS = frozenset(f"stowplan.scheduler.framework.{module}" for module in ("boundary", "interface", "answers"))
 #: If one of these is on the stack, a plugin is being debugged and must not be interrupted.
 _DEBUGGERS = frozenset(("bdb", "pdb", "pydevd", "_pydevd_bundle", "_pydevd_sys_monitoring", "debugpy"))
 #: Without an event loop: the share of the limit for a plugin that hung, and for how many limits it applies.
@@ -118,14 +118,8 @@ class _Interrupting(ABC):
         self._condemned: _Call | None = None
 
     @abstractmethod
-    def call(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
+    def call(self, plugin: str, point: str, function: Callable[..., Any], /, *args: Any) -> Any:
         """Call a plugin; raises PluginTimeoutError if the call is interrupted."""
-
-    @types.coroutine
-    def _awaited(self, plugin: str, point: str, awaited: Awaitable[Any]) -> Generator[Any, Any, Any]:
-        return (yield from stepwise(self.call, plugin, point, awaited.__await__()))
 
     def _interrupted(self, number: int, frame: FrameType | None) -> None:
         call = self._condemned
@@ -189,12 +183,10 @@ class HangGuard(_Interrupting):
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
-    def call(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
+    def call(self, plugin: str, point: str, function: Callable[..., Any], /, *args: Any) -> Any:
         """Call a plugin; raises PluginTimeoutError if the call is interrupted, or others were in this iteration."""
         if self._loop is None or threading.get_ident() != self._main:
-            return function(*args, **keys)
+            return function(*args)
         where = plugin, point
         self._calls_in_step += 1
         number = self._calls_in_step
@@ -205,7 +197,7 @@ class HangGuard(_Interrupting):
         moment = max(self.seconds * _MOMENT, _LEAST_MOMENT)
         self._current = _Call(where, started, started + max(self.seconds - spent, moment))
         try:
-            return function(*args, **keys)
+            return function(*args)
         except _Interrupted as interrupted:
             self._interrupted_in_turn[where] += 1
             self.interrupted[where] += 1
@@ -223,21 +215,17 @@ class HangGuard(_Interrupting):
         self._calls_in_step = 0
         self.interrupted_in_step = []
 
-    async def wait(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
-        """`call` for asynchronous methods: limited as a whole, and guarded between waits."""
+    async def limited(self, plugin: str, point: str, running: Awaitable[Any]) -> Any:
+        """Await a coroutine of a plugin, which is limited as a whole."""
         limit = self.binding_seconds or None
-        awaited = self.call(plugin, point, function, args, keys)
         try:
-            async with asyncio.timeout(limit) as bound:
-                return await self._awaited(plugin, point, awaited)
+            async with asyncio.timeout(limit):
+                return await running
         except TimeoutError:
-            if not bound.expired():
-                raise
+            # Not the plugin's own, which would be a result here.
             self.interrupted[plugin, point] += 1
             text = f'plugin "{plugin}" did not finish {point} within {Duration.of_seconds(limit or 0.0)}'
-            raise PluginTimeoutError(text) from None
+            return Raised(PluginTimeoutError(text), self.limited)
 
     def _interruption(self, where: _Where, number: int, place: str = "") -> PluginTimeoutError:
         """The error for the framework and the recording; calls nested in that one do not count."""
@@ -303,12 +291,10 @@ class CallGuard(_Interrupting):
         self._hung_at: dict[_Where, float] = {}
         self._hung: Counter[_Where] = Counter()
 
-    def call(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
+    def call(self, plugin: str, point: str, function: Callable[..., Any], /, *args: Any) -> Any:
         """Call a plugin; raises PluginTimeoutError if the call is interrupted, or too many were before."""
         if not self.seconds or threading.get_ident() != threading.main_thread().ident:
-            return function(*args, **keys)
+            return function(*args)
         where = plugin, point
         limit = self._limit(where)
         if not limit:
@@ -322,7 +308,7 @@ class CallGuard(_Interrupting):
             self._watched = True
             threading.Thread(target=self._watch, name="plugin calls", daemon=True).start()
         try:
-            return function(*args, **keys)
+            return function(*args)
         except _Interrupted as interrupted:
             self._note(where, limit)
             raise PluginTimeoutError(_too_long(where, limit, place_of(interrupted))) from interrupted
@@ -350,11 +336,9 @@ class CallGuard(_Interrupting):
             self._stays = False
             signal.signal(_SIGNAL, previous)
 
-    async def wait(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
-        """`call` for asynchronous methods, between waits, which take no time in simulated time."""
-        return await self._awaited(plugin, point, self.call(plugin, point, function, args, keys))
+    def limited(self, plugin: str, point: str, running: Awaitable[Any]) -> Awaitable[Any]:
+        """Waits take no time in simulated time."""
+        return running
 
     def _limit(self, where: _Where) -> float:
         """The limit of a call in seconds; 0.0: not called at all."""
@@ -390,30 +374,6 @@ def _too_long(where: _Where, seconds: float, place: str = "") -> str:
     plugin, point = where
     text = f'plugin "{plugin}" did not return from {point} within {Duration.of_seconds(seconds)}'
     return f"{text} ({place})" if place else text
-
-
-def stepwise(
-    call: Callable[..., Any], plugin: str, point: str, steps: Generator[Any, Any, Any]
-) -> Generator[Any, Any, Any]:
-    """Like `yield from`, with each step as a guarded call."""
-    resume: Any
-    value: Any
-    resume, value = steps.send, None
-    while True:
-        try:
-            waits_for = call(plugin, point, resume, (value,), {})
-        except StopIteration as end:
-            return end.value
-        except GeneratorExit as e:
-            # The plugin's own: passed on, it would look as if these steps were closed.
-            raise RuntimeError(typed(e)) from e
-        try:
-            resume, value = steps.send, (yield waits_for)
-        except GeneratorExit:
-            steps.close()
-            raise
-        except BaseException as thrown:
-            resume, value = steps.throw, thrown
 
 
 def _is_plugins_own(frame: FrameType | None) -> bool:

@@ -9,7 +9,7 @@ A call that hung in the recorded run is not made at all, so nothing hangs, and n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from stowplan.drivers.hang_guard.hang_guard import PluginTimeoutError
@@ -31,17 +31,13 @@ class InterruptedCalls:
         self._calls_in_step = 0
         self._expected = dict(calls)
 
-    def call(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
+    def call(self, plugin: str, point: str, function: Callable[..., Any], /, *args: Any) -> Any:
         self._calls_in_step += 1
         why = self._expected.get(self._calls_in_step)
         if why is not None:
             raise PluginTimeoutError(why)
-        return function(*args, **keys)
+        return function(*args)
 
-    async def wait(
-        self, plugin: str, point: str, function: Callable[..., Any], args: tuple[Any, ...], keys: Mapping[str, Any]
-    ) -> Any:
+    def limited(self, plugin: str, point: str, running: Awaitable[Any], /) -> Awaitable[Any]:
         """Not used in a replay, which has the coroutines' results."""
-        return await function(*args, **keys)
+        return running

@@ -37,7 +37,7 @@ from stowplan.scheduler.engine.schedule_one import (
     on_node,
 )
 from stowplan.scheduler.engine.statuses import PodStatuses
-from stowplan.scheduler.framework.boundary import Ended, Raised, call, close, resume
+from stowplan.scheduler.framework.boundary import At, Ended, Raised, call, close, resume
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
 from stowplan.scheduler.framework.extender import Extender, answer_of
 from stowplan.scheduler.framework.interface import RequestBinder
@@ -538,13 +538,17 @@ class PluginCall(msgspec.Struct, eq=False):
     def _point(self) -> str:
         return _POINTS[self.binding.stage]
 
+    @property
+    def _at(self) -> At | None:
+        return None if self.is_extenders else (self._point, self.binding.attempt.framework.plugins[self.plugin])
+
     def begin(self) -> None:
         attempt, framework, point = self.binding.attempt, self.binding.attempt.framework, self._point
         if self.plugin in framework.stepping[point]:
             if framework.metrics is not None:
                 self.started = framework.metrics.now()
             method = method_of(framework, point, self.plugin)
-            steps = call(method, attempt.state, attempt.pod, attempt.node_name, check=None, failed=raised)
+            steps = call(method, attempt.state, attempt.pod, attempt.node_name, check=None, failed=raised, at=self._at)
             if isinstance(steps, Status):
                 self.binding.call_ended(self, steps)
                 return
@@ -565,7 +569,8 @@ class PluginCall(msgspec.Struct, eq=False):
         """Call a Bind plugin that only sends a request: no generator is needed."""
         attempt = self.binding.attempt
         self.binder, self.started = binder, self.binding.started
-        request = call(binder.bind_request, attempt.pod, attempt.node_name, check=bind_request, required=True)
+        at = "Bind", binder
+        request = call(binder.bind_request, attempt.pod, attempt.node_name, check=bind_request, required=True, at=at)
         if isinstance(request, Status):
             self._answered(request)
             return
@@ -583,7 +588,7 @@ class PluginCall(msgspec.Struct, eq=False):
         self.binding.cycles.writes -= self.writes
         self.writes, self.number = False, 0
         if self.binder is not None:
-            self._answered(call(self.binder.bind_answer, outcome))
+            self._answered(call(self.binder.bind_answer, outcome, at=("Bind", self.binder)))
         elif self.steps is not None:
             self.step(outcome)
         elif isinstance(outcome, Done):
@@ -594,7 +599,7 @@ class PluginCall(msgspec.Struct, eq=False):
     def step(self, outcome: Outcome | None) -> None:
         """Resume steps with an outcome, up to the next thing that they wait for."""
         assert self.steps is not None
-        request = resume(self.steps, outcome)
+        request = resume(self.steps, outcome, self._at)
         if isinstance(request, Ended):
             self._answered(self._answer_of_steps(request.value))
         elif isinstance(request, Raised):
@@ -656,7 +661,7 @@ class PluginCall(msgspec.Struct, eq=False):
             cycles.writes -= self.writes
             self.writes, self.number = False, 0
         assert self.steps is not None
-        if (failed := close(self.steps)) is not None:
+        if (failed := close(self.steps, self._at)) is not None:
             cycles.context.reporter.report(f'plugin "{self.plugin}", aborted in {self._point}: {failed}')
 
     def _answered(self, answer: Status | None) -> None:

@@ -1,39 +1,47 @@
 """The boundary between the scheduler and plugins: all code of a plugin, ours or a user's, is called through here.
 
-A plugin may raise anything, at any point, and may return anything. Only what it was called for fails: an attempt gets
-an Error that names the plugin (`raised`), a declaration does not hold (`declares`). The exception itself never gets
-past the call, with two exceptions:
+A plugin may raise or return anything at any point, or not return at all. Only what it was called for fails: an attempt
+gets an Error that names the plugin (`raised`), a declaration does not hold (`declares`). What it raises never gets past
+the call, with two exceptions:
 
 * Ctrl-C (`NEVER_CAUGHT`) is the user's, whatever code it interrupts.
-* A generator of ours that is closed while it waits within a plugin's steps gets a GeneratorExit, and a coroutine's task
-  may be cancelled. So `call_steps` lets GeneratorExit through, and `call_coroutine` what the driver names: only that
-  knows whether it has cancelled the task. In a plain call, both are the plugin's own.
+* What the caller of steps or of a coroutine names: that the attempt must restart, and the driver's own cancelling, of
+  which only the driver knows whether it was the driver's. In any other call, both are the plugin's own.
+
+`call` is the only place that catches them. Steps and coroutines are resumed through it, one call per step, so what is
+thrown into them from outside (a driver cancels a task, a cycle is closed) reaches the plugin in between.
 
 What comes back is checked within the call, so that an invalid result is reported as the plugin's failure, with the
-place where its method is defined. Results of user plugins are also copied where they are kept
-(`runtime.answers`), and their calls interrupted if they hang (`drivers.hang_guard`); both wrap the methods called here.
+place where its method is defined. Calls that say which point of which plugin they are (`at`) are timed in sampled
+cycles. If the plugin is a user's, they go through its guard, which interrupts what hangs (`drivers.hang_guard`), and
+arguments and results are protected and copied (`answers`).
 
 Upstream: none. Plugins of kube-scheduler are compiled into it, and end it when they panic.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+import types
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial
-from inspect import isgenerator
+from inspect import isawaitable, isgenerator
 from typing import Any, Literal, Protocol, TypeVar, TypeVarTuple, cast, overload
 
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.answers import protected
 from stowplan.scheduler.framework.cycle_state import CallTimes
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.extender import ClusterChangedError
-from stowplan.scheduler.framework.interface import awaited
-from stowplan.scheduler.framework.status import SKIP, Status, described, raised, well_formed
+from stowplan.scheduler.framework.status import SKIP, Status, described, raised, unexpected, well_formed
 
 R = TypeVar("R")
 C = TypeVar("C")
 F = TypeVar("F")
 Y = TypeVar("Y")
 Args = TypeVarTuple("Args")
+#: Which call this is: an extension point, or another name, and the plugin.
+At = tuple[str, Plugin]
+Steps = Generator[Y, Any, Any] | Coroutine[Y, Any, Any]
 
 #: Exceptions that no call of a plugin turns into its failure.
 NEVER_CAUGHT = (KeyboardInterrupt,)
@@ -57,7 +65,7 @@ class Ended(PlainStruct):
 
 @overload
 def call(
-    method: Callable[[*Args], R], /, *args: *Args, times: CallTimes | None = ..., at: tuple[str, str] = ...
+    method: Callable[[*Args], R], /, *args: *Args, times: CallTimes | None = ..., at: At | None = ...
 ) -> R | Status: ...
 @overload
 def call(
@@ -67,7 +75,7 @@ def call(
     check: None,
     failed: Callable[[BaseException, Callable[..., Any]], F],
     times: CallTimes | None = ...,
-    at: tuple[str, str] = ...,
+    at: At | None = ...,
 ) -> R | F: ...
 @overload
 def call(
@@ -77,7 +85,7 @@ def call(
     check: Callable[[Any], C],
     required: Literal[True],
     times: CallTimes | None = ...,
-    at: tuple[str, str] = ...,
+    at: At | None = ...,
 ) -> C | Status: ...
 @overload
 def call(
@@ -88,7 +96,7 @@ def call(
     required: Literal[True],
     failed: Callable[[BaseException, Callable[..., Any]], F],
     times: CallTimes | None = ...,
-    at: tuple[str, str] = ...,
+    at: At | None = ...,
 ) -> C | F: ...
 @overload
 def call(
@@ -97,7 +105,7 @@ def call(
     *args: *Args,
     check: Callable[[Any], C],
     times: CallTimes | None = ...,
-    at: tuple[str, str] = ...,
+    at: At | None = ...,
 ) -> C | Status | None: ...
 def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args: *Args`
     method: Callable[..., Any],
@@ -107,16 +115,19 @@ def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args:
     required: bool = False,
     failed: Callable[[BaseException, Callable[..., Any]], Any] = raised,
     times: CallTimes | None = None,
-    at: tuple[str, str] = ("", ""),
+    at: At | None = None,
 ) -> Any:
     """Call code of a plugin, and return its checked result, or what `failed` makes of an exception.
 
     `check` returns the result to use, or raises; by default, that must be a Status; None: the caller checks it. Unless
-    a result is `required`, None and SKIP are always valid. `times`: of a sampled cycle; the call counts as one of the
-    extension point and the plugin `at`.
+    a result is `required`, None and SKIP are always valid. `at`: whose guard the call goes through, and what it counts
+    as in `times`, which are those of a sampled cycle.
     """
     try:
-        answer = method(*args) if times is None else times.time(*at, method, *args)
+        if at is None or (times is None and at[1].hang_guard is None):
+            answer = method(*args)
+        else:
+            answer = _observed(method, args, times, at)
         # Most results are None or SKIP; a check would cost as much as many a plugin.
         if check is None or ((answer is None or answer is SKIP) and not required):
             return answer
@@ -125,6 +136,15 @@ def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args:
         raise
     except BaseException as e:
         return failed(e, method)
+
+
+def _observed(method: Callable[..., Any], args: tuple[Any, ...], times: CallTimes | None, at: At) -> Any:
+    """Call a user's plugin, or any plugin in a sampled cycle."""
+    point, plugin = at
+    if plugin.hang_guard is not None:
+        args = plugin.name, point, protected, point, method, *args
+        method = plugin.hang_guard.call
+    return method(*args) if times is None else times.time(point, plugin.name, method, *args)
 
 
 def no(cause: BaseException, by: Callable[..., Any]) -> bool:
@@ -137,7 +157,7 @@ def nothing(cause: BaseException, by: Callable[..., Any]) -> None:
 
 
 class _Declares(Protocol):
-    def __call__(self, promise: Callable[[*Args], object], /, *args: *Args) -> bool: ...
+    def __call__(self, promise: Callable[[*Args], object], /, *args: *Args, at: At) -> bool: ...
 
 
 #: Whether a plugin's declaration about itself holds; if it raises, it does not. A function would cost another call, and
@@ -145,24 +165,29 @@ class _Declares(Protocol):
 declares = cast("_Declares", partial(call, check=None, failed=no))
 
 
+def listed(function: Callable[..., Any], *args: Any) -> list[Any]:
+    """For `call`: all items of a lazy result, which would run outside the call otherwise."""
+    return list(function(*args))
+
+
 # -- steps and coroutines ---------------------------------------------------------------------------------------------
 
 
-def resume(steps: Generator[Y, Any, Any] | Coroutine[Y, Any, Any], outcome: object) -> Y | Ended | Raised:
+def resume(steps: Steps[Y], outcome: object, at: At | None = None) -> Y | Ended | Raised:
     """Resume a generator with an outcome: what it waits for next, or how it ended."""
-    return call(_send, steps, outcome, check=None, failed=Raised)
+    return call(_step, steps.send, outcome, check=None, failed=Raised, at=at)
 
 
-def _send(steps: Generator[Y, Any, Any] | Coroutine[Y, Any, Any], outcome: object) -> Y | Ended:
+def _step(go_on: Callable[[Any], Y], value: object) -> Y | Ended:
     try:
-        return steps.send(outcome)
+        return go_on(value)
     except StopIteration as end:
         return Ended(end.value)
 
 
-def close(steps: Generator[Any, Any, Any] | Coroutine[Any, Any, Any]) -> Raised | None:
+def close(steps: Steps[Any], at: At | None = None) -> Raised | None:
     """Close a generator or coroutine where it waits; what it raises in doing so."""
-    return call(steps.close, check=None, failed=Raised)
+    return call(steps.close, check=None, failed=Raised, at=at)
 
 
 def call_steps(
@@ -171,37 +196,65 @@ def call_steps(
     check: Callable[[Any], R],
     failed: Callable[[BaseException, Callable[..., Any]], F],
     waits: bool,
+    at: At,
 ) -> Generator[Any, Any, R | F]:
     """`call` for a method that may return a generator if it `waits`: yields what that yields."""
-    answer = call(method, *args, check=None, failed=Raised)
+    answer = call(method, *args, check=None, failed=Raised, at=at)
+    if waits and isgenerator(answer):
+        answer = yield from _run(answer, at, (ClusterChangedError,))
     if isinstance(answer, Raised):
         return failed(answer.cause, method)
-    try:
-        if waits and isgenerator(answer):
-            answer = yield from answer
-        return check(answer)
-    except (*NEVER_CAUGHT, GeneratorExit, ClusterChangedError):
-        # Closed, or to be repeated from the start.
-        raise
-    except BaseException as e:
-        return failed(e, method)
+    return call(check, answer, check=None, failed=lambda cause, by: failed(cause, method))
 
 
 async def call_coroutine(
-    method: Callable[..., Awaitable[Any]],
+    method: Callable[..., Any],
     *args: Any,
     check: Callable[[Any], R],
     cancelled: tuple[type[BaseException], ...],
-    times: CallTimes | None,
-    at: tuple[str, str],
+    at: At,
 ) -> R | Status:
     """`call` for a method that must be `async def`. `cancelled`: what the driver's own cancelling raises in it."""
-    try:
-        if times is None:
-            return check(await awaited(method, *args))
-        return check(await times.time_awaited(*at, awaited, method, *args))
-    except BaseException as e:
-        if isinstance(e, (*NEVER_CAUGHT, *cancelled)):
+    coroutine = call(method, *args, check=partial(_awaitable, method), required=True, failed=Raised, at=at)
+    if isinstance(coroutine, Raised):
+        return raised(coroutine.cause, method)
+    (point, plugin), running = at, _run(coroutine.__await__(), at, cancelled)
+    guard = plugin.hang_guard
+    answer = await (running if guard is None else guard.limited(plugin.name, point, running))
+    if isinstance(answer, Raised):
+        return raised(answer.cause, method)
+    return call(check, answer, check=None, failed=lambda cause, by: raised(cause, method))
+
+
+def _awaitable(method: Callable[..., Any], found: Any) -> Any:
+    if not isawaitable(found):
+        raise unexpected(f"{method.__name__} to be `async def` or a generator of steps", found)
+    return found
+
+
+@types.coroutine
+def _run(steps: Steps[Any], at: At, passing: tuple[type[BaseException], ...]) -> Generator[Any, Any, Any]:
+    """Like `yield from` or `await`, with each step as a call: the result, or what was raised.
+
+    `passing`: exceptions that are not the plugin's failure.
+    """
+    go_on: Callable[[Any], Any] = steps.send
+    value: Any = None
+    while True:
+        needed = call(_step, go_on, value, check=None, failed=Raised, at=at)
+        if isinstance(needed, Ended):
+            return needed.value
+        if isinstance(needed, Raised):
+            if isinstance(needed.cause, passing):
+                raise needed.cause
+            return needed
+        try:
+            go_on, value = steps.send, (yield needed)
+        except GeneratorExit:
+            # Closed by whoever waits: there is nobody left to tell but the log of whoever closes it.
+            if (failed := close(steps, at)) is not None:
+                raise failed.cause from None
             raise
-        # If the coroutine is being closed (GeneratorExit), nobody reads this result.
-        return raised(e, method)
+        except BaseException as thrown:
+            # Not the plugin's: the outcome of what it waits for, or that it is cancelled.
+            go_on, value = steps.throw, thrown

@@ -5,7 +5,7 @@ Upstream: pkg/scheduler/framework/cycle_state.go.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
 from stowplan.scheduler.cluster.memos import Memos
@@ -52,13 +52,8 @@ class CallTimes(Protocol):
 
     def time(self, point: str, plugin: str, call: Callable[[*Args], R], *args: *Args) -> R: ...
 
-    def time_awaited(
-        self, point: str, plugin: str, call: Callable[[*Args], Awaitable[R]], *args: *Args
-    ) -> Awaitable[R]:
-        """As `time`, for a coroutine function."""
-
     def ended(self, point: str, plugin: str, started: float, answer: Status | None) -> None:
-        """A call in steps that started then has this result."""
+        """A call in steps, or of a coroutine, that started then has this result."""
 
 
 class CycleState(Memos):

@@ -7,11 +7,11 @@ results. All of them are optional, and explained to authors in docs/extend/decla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import PluginDeclaration
@@ -59,6 +59,16 @@ ABOUT = {
 }
 
 
+class Guard(Protocol):
+    """Calls a user's plugin, and interrupts it if it does not return (`drivers.hang_guard`)."""
+
+    def call(self, plugin: str, point: str, function: Callable[..., Any], /, *args: Any) -> Any:
+        """Call something of the plugin; raises if that is interrupted."""
+
+    def limited(self, plugin: str, point: str, running: Awaitable[Any], /) -> Awaitable[Any]:
+        """What a coroutine returns, whose steps are called through `call`; `boundary.Raised` if it takes too long."""
+
+
 class Plugin(ABC):
     """Base class of all plugins."""
 
@@ -82,6 +92,8 @@ class Plugin(ABC):
     #: pods that fit then does not depend on which nodes are filled first. Read for plugins whose PreFilter did not skip
     #: the pod.
     pods_only_take_room: ClassVar[bool] = False
+    #: For users' plugins, set by the framework: who calls this one's methods (`boundary.call`).
+    hang_guard: Guard | None = None
     #: Column title in score tables; "" for the plugin's name.
     short_name: ClassVar[str] = ""
 

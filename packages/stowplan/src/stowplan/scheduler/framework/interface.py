@@ -17,8 +17,7 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Coroutine, Generator, Sequence
-from inspect import isawaitable
+from collections.abc import Coroutine, Generator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -373,14 +372,6 @@ class PlacementScorePlugin(Plugin):
     ) -> Sequence[int] | Status:
         """Bring the scores of all placements into 0…100, in the same order."""
         return scores
-
-
-async def awaited(method: Callable[..., Any], *args: Any) -> Any:
-    """Await the result of a method that must be `async def`; raise if it is not."""
-    found = method(*args)
-    if not isawaitable(found):
-        raise unexpected(f"{method.__name__} to be `async def` or a generator of steps", found)
-    return await found
 
 
 def trusted_reads(plugin: Plugin) -> Reads:

@@ -205,7 +205,7 @@ class _Order:
         self._reported = False
 
     def less(self, a: QueuedPod, b: QueuedPod) -> bool:
-        first = call(self._plugin.less, a, b, check=bool, required=True, failed=Raised)
+        first = call(self._plugin.less, a, b, check=bool, required=True, failed=Raised, at=("QueueSort", self._plugin))
         if isinstance(first, bool):
             return first
         if not self._reported:

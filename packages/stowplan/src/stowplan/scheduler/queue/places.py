@@ -388,7 +388,7 @@ class Gate:
             # A pod that stays gated costs one call.
             plugins = sorted(plugins, key=lambda plugin: plugin.name != gated_by)
         for plugin in plugins:
-            status = call(plugin.pre_enqueue, queued.pod, times=times, at=("PreEnqueue", plugin.name))
+            status = call(plugin.pre_enqueue, queued.pod, times=times, at=("PreEnqueue", plugin))
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:
                     self._report(plugin, queued, status)

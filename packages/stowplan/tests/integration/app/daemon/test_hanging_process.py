@@ -9,7 +9,7 @@ import signal
 import pytest
 import yaml
 
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_plugin
+from stowplan.drivers.hang_guard.guarded_plugins import register_guarded
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.api import manifests
@@ -57,7 +57,7 @@ def test_every_pod_is_bound_once(tmp_path, way):
             in failures[point.lower()]
         )
     calls, registry = InterruptedCalls(), in_tree_registry()
-    registry.register(guarded_plugin(hanging.Replayed, calls))
+    register_guarded(registry, (hanging.Replayed,), calls)
     steps, whole = replayed(tmp_path / "recording", registry, interrupted=calls)
     assert steps > 50
     assert whole

@@ -1,5 +1,6 @@
 """Plugins that hang are interrupted, their pods retried, and every pod is bound exactly once."""
 
+import ast
 import asyncio
 import re
 import signal
@@ -7,15 +8,18 @@ import threading
 import time
 from collections import Counter
 from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 
-from stowplan.drivers.hang_guard.guarded_plugins import guarded, guarded_plugin
+from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import HangGuard, PluginTimeoutError
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
-from stowplan.plugins import NodeFilterPlugin, Plugin, QueueSortPlugin, ScorePlugin
-from stowplan.scheduler.framework.interface import extension_points
+from stowplan.plugins import NodeFilterPlugin, Plugin
+from stowplan.scheduler.framework import boundary, declarations, interface
+from stowplan.scheduler.framework.boundary import call_coroutine
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 from support.api.tampered_api import tampered
@@ -72,15 +76,13 @@ def timed(plugin):
 async def cluster_with(plugin, guard, *objects):
     """The run is recorded and replayed at the end: then nothing hangs, and the effects are the same."""
     recorded = Recorded(guard=guard)
-    with_guard = guarded_plugin(timed(plugin), guard)
     guard.in_use = True
     with guard.watching():
         config = hanging.configuration(plugin)
-        options = {"plugins": [with_guard], "wrap": tampered(), "recorder": recorded.recorder}
+        options = {"plugins": [timed(plugin)], "guard": guard, "wrap": tampered(), "recorder": recorded.recorder}
         async with live(*objects, config=config, **options) as cluster:
             yield cluster
-    calls = InterruptedCalls()
-    recorded.check(guarded_plugin(plugin.harmless(), calls), interrupted=calls)
+    recorded.check(plugin.harmless(), interrupted=InterruptedCalls())
 
 
 def nodes(count=3):
@@ -186,7 +188,7 @@ async def test_a_replay_needs_the_recorded_interruptions():
     guard.in_use, recorded = True, Recorded(guard=guard)
     options = {"config": hanging.configuration(plugin), "recorder": recorded.recorder}
     with guard.watching():
-        async with live(*nodes(), plugins=[guarded_plugin(timed(plugin), guard)], **options) as cluster:
+        async with live(*nodes(), plugins=[timed(plugin)], guard=guard, **options) as cluster:
             await cluster.create(a_pod("odd").labels(hangs="yes").obj())
     assert recorded.replayed(plugin.harmless()) != recorded.effects
 
@@ -248,7 +250,7 @@ async def guard():
 async def test_calls_of_a_turn_share_one_limit(guard):
     def given(plugin, point, share):
         """The part of the limit that a call is given; it takes so much of it."""
-        return guard.call(plugin, point, take, (share,), {})
+        return guard.call(plugin, point, take, share)
 
     def take(share):
         call = guard._current
@@ -263,7 +265,7 @@ async def test_calls_of_a_turn_share_one_limit(guard):
     assert given("P", "Score", 0.7) == 1.0
     assert given("Q", "Filter", 0.7) == 1.0
     with pytest.raises(PluginTimeoutError):
-        guard.call("P", "Filter", busy, (), {})
+        guard.call("P", "Filter", busy)
     await asyncio.sleep(0)
     assert given("P", "Filter", 0.7) == 1.0
 
@@ -277,19 +279,19 @@ async def test_often_interrupted_plugins_are_skipped_until_the_next_turn(guard):
 
     for _ in range(50):
         with pytest.raises(PluginTimeoutError, match='plugin "P" did not return from Filter within 50ms'):
-            guard.call("P", "Filter", hang, (), {})
+            guard.call("P", "Filter", hang)
     assert len(asked) == 16
     await asyncio.sleep(0)
-    assert guard.call("P", "Filter", lambda: "asked", (), {}) == "asked"
+    assert guard.call("P", "Filter", lambda: "asked") == "asked"
 
 
 async def test_the_innermost_of_nested_calls_is_interrupted(guard):
     def outer():
         with pytest.raises(PluginTimeoutError):
-            guard.call("Inner", "PreEnqueue", busy, (), {})
+            guard.call("Inner", "PreEnqueue", busy)
         return "went on"
 
-    assert guard.call("Outer", "Filter", outer, (), {}) == "went on"
+    assert guard.call("Outer", "Filter", outer) == "went on"
     assert guard.interrupted == {("Inner", "PreEnqueue"): 1}
 
 
@@ -298,17 +300,17 @@ async def test_calls_within_an_interrupted_one_do_not_count(guard):
 
     def outer():
         with pytest.raises(PluginTimeoutError):
-            guard.call("Inner", "PreEnqueue", busy, (), {})
-        guard.call("Inner", "Score", divmod, (7, 2), {})
+            guard.call("Inner", "PreEnqueue", busy)
+        guard.call("Inner", "Score", divmod, 7, 2)
         busy()
 
-    guard.call("P", "Score", divmod, (7, 2), {})
+    guard.call("P", "Score", divmod, 7, 2)
     guard.begin_step()
-    guard.call("P", "Score", divmod, (7, 2), {})
+    guard.call("P", "Score", divmod, 7, 2)
     with pytest.raises(PluginTimeoutError):
-        guard.call("Outer", "Filter", outer, (), {})
+        guard.call("Outer", "Filter", outer)
     with pytest.raises(PluginTimeoutError):
-        guard.call("P", "Score", busy, (), {})
+        guard.call("P", "Score", busy)
     said = ('"Outer" did not return from Filter', '"P" did not return from Score')
     found = [(number, in_short(why)) for number, why in guard.interrupted_in_step]
     assert found == [(i, f"plugin {text} {WITHIN}") for i, text in enumerate(said, 2)]
@@ -336,7 +338,7 @@ async def test_the_schedulers_own_code_is_never_interrupted(guard):
         hanging.busy()
 
     with pytest.raises(PluginTimeoutError):
-        guard.call("P", "Filter", CLOCK.during(plugin), (), {})
+        guard.call("P", "Filter", CLOCK.during(plugin))
     assert done == ["whole"]
 
 
@@ -358,7 +360,7 @@ async def test_uninterruptible_calls_are_reported_once(guard, caplog):
     ours = type(deaf)(
         deaf.__code__, {**globals(), "__name__": "stowplan.scheduler.queue.active"}, closure=deaf.__closure__
     )
-    guard.call("P", "Filter", ours, (), {})
+    guard.call("P", "Filter", ours)
     (said,) = complained()
     assert 'plugin="P" extensionPoint="Filter"' in said.message
     assert f"{__file__}:" in said.message
@@ -366,7 +368,7 @@ async def test_uninterruptible_calls_are_reported_once(guard, caplog):
 
 async def test_the_error_has_the_location(guard):
     with pytest.raises(PluginTimeoutError) as caught:
-        guard.call("P", "Filter", busy, (), {})
+        guard.call("P", "Filter", busy)
     frame = caught.value.__cause__.__traceback__
     while frame.tb_next is not None and frame.tb_frame.f_code is not hanging.busy.__code__:
         frame = frame.tb_next
@@ -375,7 +377,7 @@ async def test_the_error_has_the_location(guard):
 
 async def test_threads_of_plugins_are_not_guarded(guard):
     found = []
-    thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, (2 * LIMIT,), {})))
+    thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, 2 * LIMIT)))
     thread.start()
     await asyncio.to_thread(thread.join)
     assert found == [None]
@@ -384,7 +386,12 @@ async def test_threads_of_plugins_are_not_guarded(guard):
 async def test_a_late_signal_is_ignored(guard):
     for _ in range(100):
         signal.raise_signal(signal.SIGURG)
-    assert guard.call("P", "Filter", lambda: signal.raise_signal(signal.SIGURG) or 1, (), {}) == 1
+    assert guard.call("P", "Filter", lambda: signal.raise_signal(signal.SIGURG) or 1) == 1
+
+
+def awaited(guard, method):
+    plugin = SimpleNamespace(name="P", hang_guard=guard)
+    return call_coroutine(method, check=lambda answer: answer, cancelled=(asyncio.CancelledError,), at=("Bind", plugin))
 
 
 async def test_cancellation_reaches_the_plugin(guard):
@@ -397,7 +404,7 @@ async def test_cancellation_reaches_the_plugin(guard):
             seen.append(e.args)
             raise
 
-    task = asyncio.create_task(guard.wait("P", "PreBind", waiting, (), {}))
+    task = asyncio.create_task(awaited(guard, waiting))
     await asyncio.sleep(0)
     task.cancel("preempted")
     with pytest.raises(asyncio.CancelledError):
@@ -409,8 +416,7 @@ async def test_a_plugins_own_timeout_is_not_an_interruption(guard):
     async def impatient():
         raise TimeoutError("mine")
 
-    with pytest.raises(TimeoutError, match="mine"):
-        await guard.wait("P", "Bind", impatient, (), {})
+    assert "TimeoutError: mine" in (await awaited(guard, impatient)).message
     assert not guard.interrupted
 
 
@@ -423,10 +429,10 @@ async def test_values_and_exceptions_pass_between_the_loop_and_the_plugin(guard)
         except KeyError:
             return a + await asyncio.gather(asyncio.sleep(0, b))
 
-    assert await guard.wait("P", "Bind", working, ([1],), {"b": 2}) == [1, 2]
+    assert await awaited(guard, partial(working, [1], b=2)) == [1, 2]
 
 
-# -- guarded methods ---------------------------------------------------------------------------------------------------
+# -- which plugins are guarded ----------------------------------------------------------------------------------------
 
 
 class Mine(NodeFilterPlugin):
@@ -436,56 +442,39 @@ class Mine(NodeFilterPlugin):
         return None
 
 
-def test_only_plugins_that_are_not_in_tree_are_wrapped():
+def test_only_plugins_that_are_not_in_tree_are_guarded():
     guard = HangGuard()
-    registry = in_tree_registry()
-    assert list(guarded(registry, in_tree_registry(), guard)) == list(registry)
+    assert guarded_registry((), guard).guards == {}
     assert not guard.in_use
-    registry.register(Mine)
-    found = guarded(registry, in_tree_registry(), guard)
+    registry = guarded_registry((Mine,), guard)
+    assert registry.guards == {"Mine": guard}
     assert guard.in_use
-    assert [plugin.name for plugin in found] == [plugin.name for plugin in registry]
-    mine = found.get("Mine")
-    assert issubclass(mine, Mine)
-    assert (mine.__module__, mine.__qualname__) == (__name__, "Mine")
-    assert found.declarations == registry.declarations
+    assert guard.guarded == {("Mine", "Filter")}
+    assert [plugin.name for plugin in registry] == [*(plugin.name for plugin in in_tree_registry()), "Mine"]
 
 
-@pytest.mark.parametrize("declared", [False, True])
-def test_declarations_of_a_queue_sort_are_kept(declared):
-    class Sorting(QueueSortPlugin):
-        name = "Sorting"
-        by_priority_and_time = declared
-
-        def less(self, a, b):
-            return False
-
-    assert guarded_plugin(Sorting, HangGuard()).by_priority_and_time is declared
-
-
-def test_declarations_about_methods_are_kept():
-    class Scoring(ScorePlugin):
-        name = "Scoring"
-        normalizes_by_bounds = True
-
-        def score(self, state, pod, nodes):
-            return np.zeros(len(nodes), np.int64)
-
-        def normalize(self, state, pod, scores, feasible):
-            return scores
-
-    assert guarded_plugin(Scoring, HangGuard()).normalizes_by_bounds
-    assert Scoring.normalizes_by_bounds
+def test_every_call_of_a_plugin_says_whose_it_is():
+    """Otherwise it would hang unguarded."""
+    root, methods, found = Path(boundary.__file__).parents[2], hooks(), set()
+    for folder in ("scheduler", "ask"):
+        for path in (root / folder).rglob("*.py"):
+            if "in_tree" in path.parts or path == Path(interface.__file__):
+                continue
+            for called in (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+                first = called.args[0] if called.args else None
+                if isinstance(first, ast.Attribute) and first.attr in methods and ast.unparse(called.func) in CALLS:
+                    assert "at" in {keyword.arg for keyword in called.keywords}, ast.unparse(called)
+                    found.add(first.attr)
+                direct = ast.unparse(called.func)
+                assert not re.search(rf"(plugin|counter|binder|signer)\w*\.({'|'.join(methods)})$", direct), direct
+    assert len(found) > 25
 
 
-def test_every_method_that_plugins_define_is_guarded():
-    """Otherwise a new method of the interface would hang unguarded."""
-    from stowplan.drivers.hang_guard import guarded_plugins
-    from stowplan.scheduler.framework import declarations, interface
+CALLS = {"call", "declares", "call_steps", "call_coroutine"}
 
-    alone = {guarded_plugins._REGISTERING, guarded_plugins._EXPLAINING, guarded_plugins._IN_TREE_ONLY}
-    known = {*guarded_plugins._POINTS, *guarded_plugins._ASYNCHRONOUS, *alone}
-    by_loop = {"filter_node", "score_node"}
+
+def hooks():
+    """The methods that plugins define."""
     kinds = [
         kind
         for module in (declarations, interface)
@@ -493,11 +482,9 @@ def test_every_method_that_plugins_define_is_guarded():
         if isinstance(kind, type) and kind.__module__ == module.__name__
     ]
     bases = [kind for kind in kinds if issubclass(kind, Plugin) or getattr(kind, "__abstractmethods__", None)]
-    methods = {
+    return {
         name for kind in bases for name, value in vars(kind).items() if callable(value) and not name.startswith("_")
     }
-    assert methods - by_loop == known
-    assert extension_points(Mine) == {"filter"}
 
 
 @pytest.mark.parametrize("seconds", [0.0, 5.0])
@@ -507,7 +494,7 @@ async def test_without_a_limit_or_plugins_there_is_no_guard(seconds):
     before, handler = threading.active_count(), signal.getsignal(signal.SIGURG)
     with guard.watching():
         assert (threading.active_count(), signal.getsignal(signal.SIGURG)) == (before, handler)
-        assert guard.call("P", "Filter", divmod, (7, 2), {}) == (3, 1)
+        assert guard.call("P", "Filter", divmod, 7, 2) == (3, 1)
 
 
 async def test_the_signal_handler_is_restored():

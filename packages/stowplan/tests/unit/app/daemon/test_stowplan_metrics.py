@@ -5,16 +5,16 @@ from types import SimpleNamespace
 import pytest
 
 from stowplan.app.daemon.stowplan_metrics import gather
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_plugin
+from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.metrics.registry import MetricsOptions
-from stowplan.plugins import NodeFilterPlugin
+from stowplan.plugins import NodeFilterPlugin, PostBindPlugin
 
 
-class Mine(NodeFilterPlugin):
+class Mine(NodeFilterPlugin, PostBindPlugin):
     name = "Mine"
 
     def filter_node(self, state, pod, node):
@@ -48,7 +48,7 @@ def scraped(metrics, name):
 def test_counters_of_hangs_start_at_zero(metrics):
     """An alert uses an increase, which a series that starts at 1 does not show."""
     guard = HangGuard()
-    guarded_plugin(Mine, guard)
+    guarded_registry((Mine,), guard)
     scheduler = SimpleNamespace(dropped_events=0, stories=(), refresh_metrics=lambda: None)
     gather(metrics, scheduler, lanes=None, guard=guard)
     filter_, post_bind = (

@@ -84,15 +84,15 @@ def test_repeated_hangs_share_a_limit(monkeypatch):
 
     for _ in range(60):
         with pytest.raises(PluginTimeoutError):
-            guard.call("P", "Filter", hang, (), {})
+            guard.call("P", "Filter", hang)
     assert len(asked) == 17
-    assert guard.call("Other", "Filter", lambda: "asked", (), {}) == "asked"
+    assert guard.call("Other", "Filter", lambda: "asked") == "asked"
 
 
 def test_the_signal_handler_is_removed():
     before = signal.getsignal(signal.SIGURG)
     guard = CallGuard(seconds=LIMIT)
-    assert guard.call("P", "Filter", divmod, (7, 2), {}) == (3, 1)
+    assert guard.call("P", "Filter", divmod, 7, 2) == (3, 1)
     assert signal.getsignal(signal.SIGURG) == before
     deadline = time.monotonic() + 5.0
     while guard._watched and time.monotonic() < deadline:
@@ -100,7 +100,7 @@ def test_the_signal_handler_is_removed():
     assert not guard._watched
     # And starts again.
     with pytest.raises(PluginTimeoutError):
-        guard.call("P", "Filter", _forever, (), {})
+        guard.call("P", "Filter", _forever)
 
 
 def _forever():
@@ -123,7 +123,7 @@ def test_a_series_of_calls_installs_one_handler(monkeypatch):
 
 def test_other_threads_are_not_guarded():
     found, guard = [], CallGuard(seconds=0.02)
-    thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, (0.1,), {})))
+    thread = threading.Thread(target=lambda: found.append(guard.call("P", "Filter", time.sleep, 0.1)))
     thread.start()
     thread.join()
     assert found == [None]

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from stowplan.ask.explain.verdicts.refusals import for_nominated
 from stowplan.ask.explain.verdicts.verdict import Verdict
@@ -19,7 +19,8 @@ from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.arrays import Rows, Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.questions import Question
-from stowplan.scheduler.framework.boundary import Raised, call
+from stowplan.scheduler.framework.boundary import At, Raised, call
+from stowplan.scheduler.framework.boundary import listed as listed_by_plugin
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.explanations.changes import Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
@@ -86,8 +87,13 @@ class Explanations:
         plugin = self._inspection.framework.plugins.get(name)
         if plugin is None:
             return plain
-        found = guarded(name, lambda: plugin.explanation(self._inspection), None)
+        found = guarded(name, plugin.explanation, None, self._inspection, at=("Explanation", plugin))
         return found if isinstance(found, Explanation) else plain
+
+    def _ask(self, name: str, otherwise: T, ask: Callable[..., T], *args: Any) -> T:
+        """Call a method of a plugin's explanation, which is the plugin's code."""
+        plugin = self._inspection.framework.plugins.get(name)
+        return guarded(name, ask, otherwise, *args, at=None if plugin is None else ("Explanation", plugin))
 
     # -- details ------------------------------------------------------------------------------------------------------
 
@@ -95,13 +101,13 @@ class Explanations:
         """All details of one node of a group."""
         if row in self._kept_rows:
             return self._kept_for([row])
-        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_node(refusal, row), "")
+        return self._ask(refusal.plugin, "", self._of(refusal.plugin).of_node, refusal, row)
 
     def of_group(self, refusal: Refusal) -> str:
         """The details of a group of nodes, in one line."""
         if int(refusal.rows[0]) in self._kept_rows:
             return self._kept_for(refusal.rows.tolist())
-        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).of_group(refusal), "")
+        return self._ask(refusal.plugin, "", self._of(refusal.plugin).of_group, refusal)
 
     @cached_property
     def _kept_rows(self) -> frozenset[int]:
@@ -116,7 +122,7 @@ class Explanations:
         return f"room is kept for {listed(ahead, 2)}"
 
     def reason_text(self, refusal: Refusal) -> str:
-        return guarded(refusal.plugin, lambda: self._of(refusal.plugin).reason_text(refusal), refusal.text)
+        return self._ask(refusal.plugin, refusal.text, self._of(refusal.plugin).reason_text, refusal)
 
     # -- obstacles and remedies ---------------------------------------------------------------------------------------
 
@@ -128,36 +134,34 @@ class Explanations:
         return [text for name in ordered for text in self._obstacles(name)]
 
     def _obstacles(self, name: str) -> list[str]:
-        return guarded(name, lambda: [str(text) for text in self._of(name).obstacles()], [])
+        return list(map(str, self._ask(name, [], listed_by_plugin, self._of(name).obstacles)))
 
     def remedies(self) -> dict[str, Remedy]:
         """Plugin -> remedy, for every plugin that rejects some node."""
         return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}
 
     def _remedy(self, name: str, mask: Values) -> Remedy:
-        def asked() -> Remedy | None:
-            remedy = self._of(name).remedy(mask)
-            if remedy is not None and remedy.classes.shape != mask.shape:
-                raise ValueError("a remedy needs one class for each row")
-            return remedy
-
-        return guarded(name, asked, None) or Remedy(self._inspection, mask)
+        remedy = self._ask(name, None, self._of(name).remedy, mask)
+        if remedy is not None and remedy.classes.shape != mask.shape:
+            _log.error(None, "a plugin's remedy, which needs one class for each row, is left out", plugin=name)
+            remedy = None
+        return remedy or Remedy(self._inspection, mask)
 
     def ways(self, plugin: str, remedy: Remedy, kind: int, rows: Rows) -> list[Way]:
-        return guarded(plugin, lambda: list(remedy.ways(kind, rows)), [])
+        return self._ask(plugin, [], listed_by_plugin, remedy.ways, kind, rows)
 
     def ways_for_pod(self, plugin: str) -> Sequence[Way]:
         """Ways to resolve a plugin's rejection of the pod as a whole."""
-        return guarded(plugin, lambda: list(self._of(plugin).ways_for_pod()), [])
+        return self._ask(plugin, [], listed_by_plugin, self._of(plugin).ways_for_pod)
 
     def remedies_cover(self, plugins: frozenset[str]) -> bool:
         """Whether the Filters of these plugins reject all nodes that their PreFilters excluded."""
         return all(self._of(name).filter_repeats_pre_filter for name in plugins)
 
 
-def guarded(plugin: str, ask: Callable[[], T], otherwise: T) -> T:
+def guarded(plugin: str, ask: Callable[..., T], otherwise: T, *args: Any, at: At | None = None) -> T:
     """The result, or `otherwise` if the plugin's explanation raises."""
-    found = call(ask, check=None, failed=Raised)
+    found = call(ask, *args, check=None, failed=Raised, at=at)
     if not isinstance(found, Raised):
         return found
     _log.error(found.cause, "a plugin's explanation failed and is left out", plugin=plugin)

@@ -150,7 +150,7 @@ class SchedulingAlgorithm:
         outcome = self.evaluation(framework, like.pod).still_applies(like.diagnosis, pods)
         plugins = {plugin.name: plugin for plugin in framework.post_filter}
         answers = [(plugins[name], result) for name, result in like.post_filter]
-        if outcome is None or not all(declares(p.repeats, r, pods) for p, r in answers):
+        if outcome is None or not all(declares(p.repeats, r, pods, at=("Repeats", p)) for p, r in answers):
             return []
         if not _notified(answers, pods):
             return []
@@ -380,5 +380,8 @@ class SchedulingAlgorithm:
 
 def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods: Sequence[PodInfo]) -> bool:
     """Notify PostFilter plugins that these pods got their results, too; False if one raises."""
-    told = (call(plugin.repeated, result, pods, check=None, failed=Raised) for plugin, result in answers)
+    told = (
+        call(plugin.repeated, result, pods, check=None, failed=Raised, at=("Repeated", plugin))
+        for plugin, result in answers
+    )
     return not any(isinstance(answer, Raised) for answer in told)

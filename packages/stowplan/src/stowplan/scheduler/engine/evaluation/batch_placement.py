@@ -422,7 +422,7 @@ def batch_states(
     for name, counter in counters.items():
         if _ignores(counter, shapes):
             continue
-        ahead = call(counter.batch_state, state, pod, shapes, check=None, failed=nothing)
+        ahead = call(counter.batch_state, state, pod, shapes, check=None, failed=nothing, at=("BatchState", counter))
         if ahead is None:
             return None
         refusals = ahead.refusals if name in filtering else ()
@@ -433,4 +433,4 @@ def batch_states(
 
 
 def _ignores(plugin: Plugin, shapes: Collection[PodShape]) -> bool:
-    return all(declares(plugin.ignores, shape) for shape in shapes)
+    return all(declares(plugin.ignores, shape, at=("Ignores", plugin)) for shape in shapes)

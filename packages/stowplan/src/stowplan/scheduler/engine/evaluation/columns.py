@@ -124,7 +124,7 @@ class Column(PlainStruct, eq=False, weakref=True):
             self.version += 1
         elif values is not self.values and self.differs(values):
             # The same array is a shortcut only because what plugins of others return is copied where it comes in
-            # (`framework/runtime/answers.py`).
+            # (`framework/answers.py`).
             self.version += 1
         self.values, self.patched = values, False
         self.generation, self.position = generation, cluster.changes.position
@@ -346,7 +346,7 @@ class SharedColumns:
 
 
 def _aggregate_key(plugin: Plugin, pod: PodInfo) -> Hashable:
-    found = call(plugin.aggregate_key, pod, check=_hashable, required=True, failed=Raised)
+    found = call(plugin.aggregate_key, pod, check=_hashable, required=True, failed=Raised, at=("AggregateKey", plugin))
     if isinstance(found, Raised):
         raise RuntimeError(f'running AggregateKey of plugin "{plugin.name}": {typed(found.cause)}') from found.cause
     return found

@@ -29,7 +29,7 @@ from stowplan.scheduler.engine.evaluation.columns import SharedColumns
 from stowplan.scheduler.engine.evaluation.filtering import Filtering
 from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.scheduler.engine.evaluation.scoring import Scored, Scoring
-from stowplan.scheduler.framework.boundary import declares
+from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -161,9 +161,9 @@ class Evaluation:
         for plugin in self._framework.cluster_dependent_pre_filters:
             counter = counters.get(plugin.name)
             if counter is None:
-                still = all(declares(plugin.ignores, shape) for shape in shapes)
+                still = all(declares(plugin.ignores, shape, at=("Ignores", plugin)) for shape in shapes)
             else:
-                still = declares(counter.filter_holds, filtering.state, pod)
+                still = declares(counter.filter_holds, filtering.state, pod, at=("FilterHolds", counter))
             if not still:
                 return None
         return known
@@ -246,13 +246,19 @@ class Evaluation:
         if self._cluster.nominator or self.score(pod, feasible).error is not None:
             return None
         counters = framework.pod_counters
-        moving = [plugin for plugin in framework.cluster_dependent_pre_filters if not plugin.ignores(pod.shape)]
+        moving = [
+            plugin
+            for plugin in framework.cluster_dependent_pre_filters
+            if not declares(plugin.ignores, pod.shape, at=("Ignores", plugin))
+        ]
         active = [plugin for plugin in framework.active_filters(state) if plugin.name not in counters]
         if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
             return None
         found = [self._filtering.feasible_without(counters)]
         for plugin in moving:
-            sets = counters[plugin.name].guaranteed_feasible_sets(state, pod, lost)
+            counter = counters[plugin.name]
+            at = "GuaranteedFeasibleSets", counter
+            sets = call(counter.guaranteed_feasible_sets, state, pod, lost, check=None, failed=nothing, at=at)
             if sets is None or (len(found) > 1 and len(sets) > 1):
                 return None
             found = [one & other for one in found for other in sets]

@@ -230,7 +230,11 @@ class Filtering(Fold[PreFilterPlugin]):
             plugins = self._to_call(self._framework.pre_filter, moving, outdated)
         for plugin, counter in plugins:
             name = plugin.name
-            if counter is not None and name not in outdated and declares(counter.filter_holds, state, pod):
+            if (
+                counter is not None
+                and name not in outdated
+                and declares(counter.filter_holds, state, pod, at=("FilterHolds", counter))
+            ):
                 continue
             if self.pre_filtered is not None and name in self.pre_filtered.narrowed_by:
                 # It may select other nodes now, or all.

@@ -272,7 +272,7 @@ class Scoring(Fold[PreScorePlugin]):
             if (
                 counter is not None
                 and name not in outdated
-                and declares(counter.score_holds, state, pod, feasible_moved)
+                and declares(counter.score_holds, state, pod, feasible_moved, at=("ScoreHolds", counter))
             ):
                 continue
             answer, seconds = measured(self._metrics, self._framework.ask_pre_score, plugin, state, pod, self._nodes())

@@ -11,6 +11,7 @@ Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from stowplan.kube.api.types import PodGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -19,7 +20,7 @@ from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
 from stowplan.scheduler.engine.evaluation.sampling import Sampling
 from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials
-from stowplan.scheduler.framework.boundary import Ended, Raised, resume
+from stowplan.scheduler.framework.boundary import At, Ended, Raised, call, close, resume
 from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import (
@@ -50,11 +51,11 @@ class GroupPreemption:
         if isinstance(steps, Status):
             _store(trial, steps)
         elif steps is not None:
-            _store(trial, (yield from self._search(framework, group, pods, steps)))
+            _store(trial, (yield from self._search(framework, group, pods, *steps)))
 
     def _post_filter(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
-    ) -> PodGroupPostFilterSteps | Status | None:
+    ) -> tuple[At, PodGroupPostFilterSteps] | Status | None:
         """The plugin's search, or why there is none (a Status); None: preemption is not needed."""
         if trial.status.code != Code.Unschedulable:
             return None
@@ -70,10 +71,13 @@ class GroupPreemption:
         if constraints is not None and constraints.topology:
             return unschedulable(PLACED_GROUP)
         infos, at_once = [queued.pod for queued in pods], _only_take_room(framework, trial)
-        return plugin.pod_group_post_filter(found, infos, pods_only_take_room=at_once)
+        at = "PodGroupPostFilter", plugin
+        post_filter = partial(plugin.pod_group_post_filter, pods_only_take_room=at_once)
+        steps = call(post_filter, found, infos, check=None, failed=raised, at=at)
+        return steps if isinstance(steps, Status) else (at, steps)
 
     def _search(
-        self, framework: Framework, group: str, pods: Sequence[QueuedPod], steps: PodGroupPostFilterSteps
+        self, framework: Framework, group: str, pods: Sequence[QueuedPod], at: At, steps: PodGroupPostFilterSteps
     ) -> CycleSteps[PodGroupPostFilterResult]:
         """Try the group without the pods that the plugin proposes, until it has its result."""
         version = self._state.version
@@ -81,12 +85,12 @@ class GroupPreemption:
         status: Status | None = None
         removed.remove_again()
         try:
-            while not isinstance(without := resume(steps, status), Ended | Raised):
+            while not isinstance(without := resume(steps, status, at), Ended | Raised):
                 removed.set_to(without)
                 trial = yield from self._trials.run(framework, group, pods, run_post_filter=False, removed=removed)
                 status = trial.status
         finally:
-            steps.close()
+            close(steps, at)
             removed.put_back()
         if isinstance(without, Raised):
             return PodGroupPostFilterResult(raised(without.cause))

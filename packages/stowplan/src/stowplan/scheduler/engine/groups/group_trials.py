@@ -330,14 +330,16 @@ def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int
 def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
     """Whether Reserve has nothing to do for any of these pods."""
     shapes = {pod.shape for pod in pods}
-    return all(declares(plugin.ignores, shape) for plugin in framework.reserve for shape in shapes)
+    return all(
+        declares(plugin.ignores, shape, at=("Ignores", plugin)) for plugin in framework.reserve for shape in shapes
+    )
 
 
 def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
     """The number of pods with nodes from which Permit approves the group; None if unknown."""
     found = 0
     for plugin in framework.permit:
-        quorum = call(plugin.quorum, pod, check=None, failed=nothing)
+        quorum = call(plugin.quorum, pod, check=None, failed=nothing, at=("Quorum", plugin))
         if quorum is None or (quorum and found):
             # With two plugins the status changes when the first one approves.
             return None

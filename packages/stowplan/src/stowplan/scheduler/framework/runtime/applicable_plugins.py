@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.framework.boundary import declares
-from stowplan.scheduler.framework.declarations import SignPlugin
+from stowplan.scheduler.framework.declarations import Plugin, SignPlugin
 from stowplan.scheduler.framework.interface import PreBindPlugin, PreFilterPlugin, ReservePlugin
 
 
@@ -38,12 +38,16 @@ class ApplicablePlugins(NamedTuple):
 
     def by(self, shape: PodShape, pre_filter: tuple[PreFilterPlugin, ...]) -> ApplicablePlugins:
         """The subset of these plugins that applies to pods of the shape; `pre_filter`: all PreFilter plugins."""
-        signing = [not declares(plugin.ignores, shape) for plugin in self.signers]
+        signing = [not _ignores(plugin, shape) for plugin in self.signers]
         return ApplicablePlugins(
             tuple(plugin for plugin, signs in zip(self.signers, signing, strict=True) if signs),
             sum(1 << i for i, signs in enumerate(signing) if signs),
-            frozenset(p.name for p in pre_filter if declares(p.ignores, shape)),
-            tuple(p for p in self.cluster_dependent_pre_filters if not declares(p.ignores, shape)),
-            tuple(p for p in self.reserve if not declares(p.ignores, shape)),
-            tuple(p for p in self.pre_bind if not declares(p.ignores, shape)),
+            frozenset(p.name for p in pre_filter if _ignores(p, shape)),
+            tuple(p for p in self.cluster_dependent_pre_filters if not _ignores(p, shape)),
+            tuple(p for p in self.reserve if not _ignores(p, shape)),
+            tuple(p for p in self.pre_bind if not _ignores(p, shape)),
         )
+
+
+def _ignores(plugin: Plugin, shape: PodShape) -> bool:
+    return declares(plugin.ignores, shape, at=("Ignores", plugin))

@@ -13,7 +13,7 @@ Upstream: pkg/scheduler/framework/runtime/framework.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
 from math import isnan
@@ -57,7 +57,15 @@ class PreFlight(NamedTuple):
 def run_assumed(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Let plugins change the pod as it is accounted on its node; a Status is an error."""
     for plugin in framework.assuming:
-        changed = call(plugin.assumed, state, pod, node_name, check=partial(_assumed, framework, pod), required=True)
+        changed = call(
+            plugin.assumed,
+            state,
+            pod,
+            node_name,
+            check=partial(_assumed, framework, pod),
+            required=True,
+            at=("Assumed", plugin),
+        )
         if isinstance(changed, Status):
             return wrapped(f'running Reserve plugin "{plugin.name}"', changed)
         pod.pod, pod.shape = changed
@@ -82,7 +90,7 @@ def run_reserve(
     `problems` collects the failures of Unreserve.
     """
     for plugin in framework.plugins_to_call(state, pod).reserve:
-        answer = call(plugin.reserve, state, pod, node_name, times=state.plugin_times, at=("Reserve", plugin.name))
+        answer = call(plugin.reserve, state, pod, node_name, times=state.plugin_times, at=("Reserve", plugin))
         failed = _failure("Reserve", plugin.name, answer)
         if answer is not None and failed is not None:
             _log_failure("Reserve", plugin.name, answer, pod, node_name)
@@ -99,9 +107,7 @@ def run_unreserve(framework: Framework, state: CycleState, pod: PodInfo, node_na
     problems = []
     for plugin in reversed(framework.reserve):
         times, method = state.plugin_times, plugin.unreserve
-        failed = call(
-            method, state, pod, node_name, check=None, failed=Raised, times=times, at=("Unreserve", plugin.name)
-        )
+        failed = call(method, state, pod, node_name, check=None, failed=Raised, times=times, at=("Unreserve", plugin))
         if isinstance(failed, Raised):
             problems.append(f'running Unreserve plugin "{plugin.name}": {failed}')
     return problems
@@ -120,7 +126,7 @@ def run_permit(
     for plugin in framework.permit:
         times, check = state.plugin_times, _permitted
         found = call(
-            plugin.permit, state, pod, node_name, check=check, required=True, times=times, at=("Permit", plugin.name)
+            plugin.permit, state, pod, node_name, check=check, required=True, times=times, at=("Permit", plugin)
         )
         answer, timeout = (found, 0.0) if isinstance(found, Status) else found
         if answer is not None and answer.code == Code.Wait:
@@ -171,9 +177,7 @@ def run_pre_bind_pre_flights(
             results.append(PreFlight(plugin.name, acts=False))
             continue
         method, times = plugin.pre_bind_pre_flight, state.plugin_times
-        answer = call(
-            method, state, pod, node_name, check=_pre_flight, times=times, at=("PreBindPreFlight", plugin.name)
-        )
+        answer = call(method, state, pod, node_name, check=_pre_flight, times=times, at=("PreBindPreFlight", plugin))
         if answer is SKIP:
             # Most plugins return this very object, so the comparison by identity is the common case.
             results.append(PreFlight(plugin.name, acts=False))
@@ -243,7 +247,7 @@ def method_of(framework: Framework, point: str, name: str) -> Callable[..., Any]
     return method
 
 
-def call_plugin(
+async def call_plugin(
     framework: Framework,
     point: str,
     name: str,
@@ -252,14 +256,16 @@ def call_plugin(
     node_name: str,
     *,
     cancelled: tuple[type[BaseException], ...] = (),
-) -> Coroutine[Any, Any, Status | None]:
+) -> Status | None:
     """Await a plugin's coroutine for its status. `cancelled`: see `Engine.run_plugin`."""
-    method = method_of(framework, point, name)
+    method, at = method_of(framework, point, name), (point, framework.plugins[name])
     # PostBind has no result.
     check = _no_result if point == "PostBind" else well_formed
-    return call_coroutine(
-        method, state, pod, node_name, check=check, cancelled=cancelled, times=state.plugin_times, at=(point, name)
-    )
+    started = framework.now()
+    status = await call_coroutine(method, state, pod, node_name, check=check, cancelled=cancelled, at=at)
+    if state.plugin_times is not None:
+        state.plugin_times.ended(point, name, started, status)
+    return status
 
 
 def _no_result(answer: object) -> None:

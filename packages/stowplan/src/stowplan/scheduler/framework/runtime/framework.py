@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from msgspec.structs import replace
 
 from stowplan.kube.config import Profile
 from stowplan.kube.klog import get_logger
@@ -25,6 +26,14 @@ from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDep
 from stowplan.scheduler.cluster.objects import ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.answers import (
+    checked_scores,
+    failed_post_filter,
+    filter_result,
+    out_of_range,
+    post_filter_result,
+    pre_filter_result,
+)
 from stowplan.scheduler.framework.boundary import Raised, call, call_steps, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Plugin, Reads, SignPlugin
@@ -47,20 +56,12 @@ from stowplan.scheduler.framework.interface import (
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections
-from stowplan.scheduler.framework.runtime.answers import (
-    checked_scores,
-    failed_post_filter,
-    filter_result,
-    out_of_range,
-    post_filter_result,
-    pre_filter_result,
-)
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
 from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics, timed
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
 from stowplan.scheduler.framework.runtime.registry import Registry
-from stowplan.scheduler.framework.status import SKIP, Code, Status, typed, unexpected, well_formed, wrapped
+from stowplan.scheduler.framework.status import SKIP, Code, Status, typed, unexpected, wrapped
 
 _log = get_logger(__name__)
 
@@ -121,7 +122,7 @@ class Framework(ProfilePlugins):
                 required=True,
                 failed=failed,
                 times=times,
-                at=("Sign", plugin.name),
+                at=("Sign", plugin),
             )
             if fragment is None:
                 return None
@@ -140,9 +141,12 @@ class Framework(ProfilePlugins):
 
     def _sign_versions(self, signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable] | None:
         """The version of what the signature depends on beyond the pod's shape; None if some plugin has none."""
-        versions = call(_versions_of, signers, pod, check=None, failed=nothing)
-        if versions is None or None in versions:
-            return None
+        versions: list[Hashable] = []
+        for plugin in signers:
+            version = call(plugin.sign_version, pod, check=None, failed=nothing, at=("Sign", plugin))
+            if version is None:
+                return None
+            versions.append(version)
         versions.append(self._arrangement)
         return versions
 
@@ -165,13 +169,13 @@ class Framework(ProfilePlugins):
 
     def watch_objects(self, pod: PodInfo, plugin: Plugin) -> ObjectWatch:
         """The lookup objects that a plugin's results for a pod depend on."""
-        return ObjectWatch(self.handle.cluster.objects, _objects_read(plugin, pod))
+        return ObjectWatch(self.handle.cluster.objects, objects_read(plugin, pod))
 
     # -- before and during filtering ----------------------------------------------------------------------------------
 
     def run_pre_enqueue(self, pod: PodInfo) -> Status | None:
         for plugin in self.pre_enqueue:
-            status = call(plugin.pre_enqueue, pod)
+            status = call(plugin.pre_enqueue, pod, at=("PreEnqueue", plugin))
             if status is not None and status.code != Code.Success:
                 return status.with_plugin(plugin.name)
         return None
@@ -210,7 +214,7 @@ class Framework(ProfilePlugins):
     ) -> PreFilterResult | Status | None:
         """One plugin's result."""
         state.writer, times, check = plugin.name, state.plugin_times, pre_filter_result
-        answer = call(plugin.pre_filter, state, pod, nodes, check=check, times=times, at=("PreFilter", plugin.name))
+        answer = call(plugin.pre_filter, state, pod, nodes, check=check, times=times, at=("PreFilter", plugin))
         state.writer = ""
         # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
@@ -238,7 +242,7 @@ class Framework(ProfilePlugins):
     ) -> Rejections | Status | None:
         """Like `run_filter`, for callers that count many plugins together, and know whether nodes are left."""
         state.writer, times = plugin.name, state.plugin_times
-        answer = call(plugin.filter, state, pod, nodes, check=filter_result, times=times, at=("Filter", plugin.name))
+        answer = call(plugin.filter, state, pod, nodes, check=filter_result, times=times, at=("Filter", plugin))
         state.writer = ""
         return wrapped(f'running "{plugin.name}" filter plugin', answer) if isinstance(answer, Status) else answer
 
@@ -272,13 +276,30 @@ class Framework(ProfilePlugins):
         for plugin in self.pre_filter:
             if plugin.name in state.skip_filter:
                 continue
-            what, times = "AddPod" if shift.sign > 0 else "RemovePod", state.plugin_times
-            answer = call(
-                _shift_one, plugin, state, pod, shift, nodes, times=times, at=(f"PreFilterExtension{what}", plugin.name)
-            )
-            if answer is not None and answer.code != Code.Success:
-                return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
+            what = "AddPod" if shift.sign > 0 else "RemovePod"
+            for answer in self._shifted(f"PreFilterExtension{what}", plugin, state, pod, shift, nodes):
+                if answer is not None and answer.code != Code.Success:
+                    return wrapped(f'running {what} on PreFilter plugin "{plugin.name}"', answer)
         return None
+
+    @staticmethod
+    def _shifted(
+        point: str,
+        plugin: PreFilterPlugin,
+        state: CycleState,
+        pod: PodInfo,
+        shift: PodShift,
+        nodes: HypotheticalNodes,
+    ) -> Iterator[Status | None]:
+        """One plugin's results: of all pods together, or of one pod after the other."""
+        times = state.plugin_times
+        if isinstance(plugin, PodExtensions):
+            yield call(plugin.shift_pods, state, pod, shift, times=times, at=(point, plugin))
+        elif isinstance(plugin, NodePodExtensions):
+            method = plugin.add_pod if shift.sign > 0 else plugin.remove_pod
+            for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
+                node = nodes.info(nodes.position_of(row))
+                yield call(method, state, pod, shifted, node, times=times, at=(point, plugin))
 
     def run_post_filter(
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, *, waits: bool
@@ -286,7 +307,14 @@ class Framework(ProfilePlugins):
         """One plugin's result; if the caller `waits`, this yields what the plugin's steps yield."""
         started, check, failed = self.now(), partial(post_filter_result, pod), partial(failed_post_filter, plugin)
         result = yield from call_steps(
-            plugin.post_filter, state, pod, diagnosis, check=check, failed=failed, waits=waits
+            plugin.post_filter,
+            state,
+            pod,
+            diagnosis,
+            check=check,
+            failed=failed,
+            waits=waits,
+            at=("PostFilter", plugin),
         )
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
@@ -325,7 +353,7 @@ class Framework(ProfilePlugins):
     def ask_pre_score(self, plugin: PreScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         """One plugin's result."""
         state.writer = plugin.name
-        answer = call(plugin.pre_score, state, pod, nodes, times=state.plugin_times, at=("PreScore", plugin.name))
+        answer = call(plugin.pre_score, state, pod, nodes, times=state.plugin_times, at=("PreScore", plugin))
         state.writer = ""
         # Nearly all plugins that skip return this object.
         if answer is not SKIP and self.metrics is not None and not (state.asking or _skips(answer)):
@@ -345,9 +373,7 @@ class Framework(ProfilePlugins):
     def ask_score(self, plugin: ScorePlugin, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         """Like `run_score`, for callers that run many plugins and count them together."""
         state.writer, times, check = plugin.name, state.plugin_times, partial(checked_scores, len(nodes))
-        answer = call(
-            plugin.score, state, pod, nodes, check=check, required=True, times=times, at=("Score", plugin.name)
-        )
+        answer = call(plugin.score, state, pod, nodes, check=check, required=True, times=times, at=("Score", plugin))
         state.writer = ""
         if isinstance(answer, Status):
             return wrapped(f'running Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -372,7 +398,7 @@ class Framework(ProfilePlugins):
                 check=partial(checked_scores, len(scores)),
                 required=True,
                 times=state.plugin_times,
-                at=("ScoreExtensionNormalize", plugin.name),
+                at=("ScoreExtensionNormalize", plugin),
             )
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
@@ -402,8 +428,9 @@ class Framework(ProfilePlugins):
         return self._own_events[plugin]
 
 
-def _objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
-    found = call(plugin.reads_objects, pod, check=tuple, required=True, failed=_any_object)
+def objects_read(plugin: Plugin, pod: PodInfo) -> Collection[ObjectDependency]:
+    """The lookup objects that a plugin's results for a pod depend on."""
+    found = call(plugin.reads_objects, pod, check=tuple, required=True, failed=_any_object, at=("ReadsObjects", plugin))
     return found if all(isinstance(dependency, ObjectDependency) for dependency in found) else (ANY_OBJECT,)
 
 
@@ -419,18 +446,22 @@ def _skips(answer: object) -> bool:
 def _own_events(plugin: Plugin) -> Sequence[ClusterEventWithHint]:
     if not isinstance(plugin, EnqueueExtensions):
         return EVERYTHING
-    own = call(plugin.events_to_register, check=tuple, required=True, failed=Raised)
+    at = "EventsToRegister", plugin
+    own = call(plugin.events_to_register, check=tuple, required=True, failed=Raised, at=at)
     if isinstance(own, Raised):
         raise PluginInitError(f'registering the events of plugin "{plugin.name}": {own}') from own.cause
     for event in own:
         if not isinstance(event, ClusterEventWithHint):
             wrong = unexpected("what `on` makes of a resource and an action", event)
             raise PluginInitError(f'registering the events of plugin "{plugin.name}": {wrong}')
-    return own
+    return tuple(_with_guarded_hint(event, plugin) for event in own)
 
 
-def _versions_of(signers: tuple[SignPlugin, ...], pod: PodInfo) -> list[Hashable]:
-    return [plugin.sign_version(pod) for plugin in signers]
+def _with_guarded_hint(event: ClusterEventWithHint, plugin: Plugin) -> ClusterEventWithHint:
+    """A hint is called by whoever has the event, which does not say whose it is."""
+    if plugin.hang_guard is None or event.hint is None:
+        return event
+    return replace(event, hint=partial(plugin.hang_guard.call, plugin.name, "QueueingHint", event.hint))
 
 
 def _fragment(answer: Any) -> tuple[Any, ...] | None:
@@ -449,17 +480,3 @@ def _unsatisfied(plugins: Sequence[str]) -> Status:
         return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin {plugins[0]}",))
     named = " ".join(sorted(plugins))
     return Status(Code.UnschedulableAndUnresolvable, (f"node(s) didn't satisfy plugin(s) [{named}] simultaneously",))
-
-
-def _shift_one(
-    plugin: PreFilterPlugin, state: CycleState, pod: PodInfo, shift: PodShift, nodes: HypotheticalNodes
-) -> Status | None:
-    if isinstance(plugin, PodExtensions):
-        return well_formed(plugin.shift_pods(state, pod, shift), by=plugin.shift_pods)
-    if isinstance(plugin, NodePodExtensions):
-        call = plugin.add_pod if shift.sign > 0 else plugin.remove_pod
-        for row, shifted in zip(shift.rows.tolist(), shift.pods, strict=True):
-            status = well_formed(call(state, pod, shifted, nodes.info(nodes.position_of(row))), by=call)
-            if status is not None and status.code != Code.Success:
-                return status
-    return None

@@ -20,7 +20,7 @@ metric_recorder.go, as observing directly is cheaper here than deferring it.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, TypeVarTuple
 
@@ -104,18 +104,8 @@ class PluginTimes:
         finally:
             self._took(point, plugin, code, self._now() - started)
 
-    async def time_awaited(self, point: str, plugin: str, call: Callable[[*Args], Awaitable[R]], *args: *Args) -> R:
-        """Await a coroutine function's result and observe its duration."""
-        started, code = self._now(), _ERROR
-        try:
-            answer = await call(*args)
-            code = _code_of(answer)
-            return answer
-        finally:
-            self._took(point, plugin, code, self._now() - started)
-
     def ended(self, point: str, plugin: str, started: float, answer: Status | None) -> None:
-        """Record a call in steps that started then and has this result."""
+        """Record a call in steps, or of a coroutine, that started then and has this result."""
         self._took(point, plugin, _code_of(answer), self._now() - started)
 
     def _took(self, point: str, plugin: str, code: Code, seconds: float) -> None:

@@ -20,6 +20,7 @@ from msgspec import field
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.framework.answers import out_of_range
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import (
@@ -31,7 +32,6 @@ from stowplan.scheduler.framework.interface import (
     PodGroupAssignments,
     PodGroupInfo,
 )
-from stowplan.scheduler.framework.runtime.answers import out_of_range
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable, wrapped
 
@@ -71,7 +71,8 @@ def _generated(
     plugin: PlacementGeneratePlugin, group_state: CycleState, group: PodGroupInfo, parent: Placement
 ) -> Sequence[Placement] | Status:
     generate = plugin.generate_placements
-    found = call(generate, group_state, group, parent, check=_placements, required=True, failed=Raised)
+    at = "PlacementGenerate", plugin
+    found = call(generate, group_state, group, parent, check=_placements, required=True, failed=Raised, at=at)
     if isinstance(found, Raised):
         return wrapped(f'running PlacementGenerate plugin "{plugin.name}"', raised(found.cause, found.by))
     return found or unschedulable(NO_PLACEMENTS)
@@ -103,12 +104,13 @@ def _scored(
 ) -> Sequence[int] | Status:
     scores = []
     for trial in trials:
-        score = call(plugin.score_placement, group_state, group, trial, check=_score, required=True)
+        at = "PlacementScore", plugin
+        score = call(plugin.score_placement, group_state, group, trial, check=_score, required=True, at=at)
         if isinstance(score, Status):
             return wrapped(f'running PlacementScore plugins: plugin "{plugin.name}" failed with', score)
         scores.append(score)
-    check = partial(_normalized, len(scores))
-    normal = call(plugin.normalize_placements, group_state, group, scores, check=check, required=True)
+    check, at = partial(_normalized, len(scores)), ("NormalizePlacements", plugin)
+    normal = call(plugin.normalize_placements, group_state, group, scores, check=check, required=True, at=at)
     if isinstance(normal, Status):
         text = f'running NormalizePlacementScore on PlacementScore plugins: plugin "{plugin.name}" failed with'
         return wrapped(text, normal)

@@ -80,7 +80,7 @@ class ProfilePlugins:
         enabled = {ref.name for point in EXTENSION_POINTS for ref in self.profile.points.get(point, ())}
         for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
-            plugin.reads = trusted_reads(plugin)
+            plugin.reads, plugin.hang_guard = trusted_reads(plugin), registry.guards.get(name, plugin.hang_guard)
             if isinstance(plugin, ScorePlugin):
                 plugin.normalizes = type(plugin).normalize is not ScorePlugin.normalize
 
@@ -237,7 +237,7 @@ class ProfilePlugins:
         """Close every plugin; return the failures."""
         problems = []
         for plugin in self.plugins.values():
-            failed = call(plugin.close, check=None, failed=Raised)
+            failed = call(plugin.close, check=None, failed=Raised, at=("Close", plugin))
             if isinstance(failed, Raised):
                 problems.append(f"{plugin.name} failed to close: {failed}")
         return problems

@@ -14,7 +14,7 @@ from typing import Any
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import Declarations, Kinds, PluginDeclaration
-from stowplan.scheduler.framework.declarations import Plugin
+from stowplan.scheduler.framework.declarations import Guard, Plugin
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.interface import extension_points
 from stowplan.scheduler.framework.status import RAISED, typed
@@ -31,6 +31,8 @@ class Registry:
     """Name -> declaration and plugin class, in order of registration."""
 
     def __init__(self, plugins: Iterable[type[Plugin]] = ()) -> None:
+        #: User plugin -> what calls it (`boundary.call`).
+        self.guards: dict[str, Guard] = {}
         self._plugins: dict[str, type[Plugin]] = {}
         self._declarations: dict[str, PluginDeclaration] = {}
         for plugin in plugins:
@@ -50,10 +52,12 @@ class Registry:
         if name not in self._plugins:
             raise PluginLoadError(f"no plugin named {name} exists")
         del self._plugins[name], self._declarations[name]
+        self.guards.pop(name, None)
 
     def merge(self, other: Registry) -> None:
         for plugin in other:
             self.register(plugin, other.declarations[plugin.name])
+        self.guards |= other.guards
 
     def get(self, name: str) -> type[Plugin] | None:
         return self._plugins.get(name)

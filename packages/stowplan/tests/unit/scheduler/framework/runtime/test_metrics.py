@@ -5,20 +5,25 @@ from types import SimpleNamespace
 
 import pytest
 
-from stowplan.scheduler.framework.boundary import call, call_coroutine
+from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.runtime.metrics import timed
-from stowplan.scheduler.framework.status import SKIP, Code, Status, raised, unschedulable, well_formed
+from stowplan.scheduler.framework.status import SKIP, Code, Status, raised, unschedulable
 from support.observing.metrics import framework_metrics, numbers
+
+PLUGIN = SimpleNamespace(name="P", hang_guard=None)
 
 
 def called(state, point, does, *args):
-    return call(does, *args, check=None, failed=raised, times=state.plugin_times, at=(point, "P"))
+    return call(does, *args, check=None, failed=raised, times=state.plugin_times, at=(point, PLUGIN))
 
 
-def called_later(state, point, does):
-    return call_coroutine(does, check=well_formed, cancelled=(), times=state.plugin_times, at=(point, "P"))
+async def called_later(state, clock, does):
+    plugin = SimpleNamespace(name="P", hang_guard=None, bind=lambda *args: does())
+    framework = SimpleNamespace(plugins={"P": plugin}, now=clock)
+    return await call_plugin(framework, "Bind", "P", state, None, "n1")
 
 
 class Clock:
@@ -90,17 +95,17 @@ async def test_a_coroutine_is_timed_to_its_end(metrics, state, clock):
     async def oops():
         raise RuntimeError("oops")
 
-    assert await called_later(state, "Bind", bind) is SKIP
-    assert "oops" in (await called_later(state, "Bind", oops)).message
+    assert await called_later(state, clock, bind) is SKIP
+    assert "oops" in (await called_later(state, clock, oops)).message
     assert executions(metrics) == {("P", "Bind", "Skip"): (1, 2.0), ("P", "Bind", "Error"): (1, 0.0)}
 
 
-async def test_calls_of_other_cycles_are_not_timed(metrics):
+async def test_calls_of_other_cycles_are_not_timed(metrics, clock):
     async def bind():
         return SKIP
 
     assert called(CycleState(), "Filter", str, 7) == "7"
-    assert await called_later(CycleState(), "Bind", bind) is SKIP
+    assert await called_later(CycleState(), clock, bind) is SKIP
     assert executions(metrics) == {}
 
 

@@ -2,7 +2,7 @@
 
 Every plugin's result is checked for its type. In-tree plugins are trusted beyond that: the framework combines their
 masks without looking at them, computes reasons on demand, when nothing could be blamed on a plugin anymore, and keeps
-their arrays. A user plugin's methods are wrapped (`checked_method`): columns that it is handed cannot be written; a
+their arrays. A user plugin's methods are called through `protected`: columns that it is handed cannot be written; a
 mask of the wrong length fails that pod's attempt, and not the scheduler; and arrays are copied, so that the plugin may
 keep them and refill them for the next pod. Whoever asks whether a result has changed compares values.
 """
@@ -10,7 +10,6 @@ keep them and refill them for the next pod. Whoever asks whether a result has ch
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -95,46 +94,35 @@ def out_of_range(point: str, plugin: str, score: int) -> Status:
 # -- user plugins ------------------------------------------------------------------------------------------------------
 
 
-def checked_method(name: str, method: Method) -> Method:
-    """A plugin's method whose arguments are protected and whose result is checked, if that is needed for the method.
+def protected(point: str, method: Method, *args: Any) -> Any:
+    """Call a user plugin's method with arguments that it cannot write to, and check and copy its result.
 
     The interface's loops over nodes are trusted. What a plugin inherits from an in-tree plugin is not: it may work on
     what the plugin's other methods made.
     """
-    check = _CHECKS.get(name)
-    return method if check is None or method.__module__ == interface.__name__ else check(method)
+    protecting = _PROTECTING.get(point)
+    if protecting is None or method.__module__ == interface.__name__:
+        return method(*args)
+    return protecting(method, *args)
 
 
-def _on_nodes(check: Callable[[object, Nodes], object]) -> Callable[[Method], Method]:
+def _on_nodes(own: Callable[[object, Nodes], object]) -> Method:
     """For methods with the arguments `state, pod, nodes`."""
 
-    def checking(method: Method) -> Method:
-        @wraps(method)
-        def checked(plugin: Any, state: Any, pod: Any, nodes: Nodes, *others: Any, **keys: Any) -> Any:
-            return check(method(plugin, state, pod, nodes.protected(), *others, **keys), nodes)
+    def calling(method: Method, state: Any, pod: Any, nodes: Nodes) -> Any:
+        return own(method(state, pod, nodes.protected()), nodes)
 
-        return checked
-
-    return checking
+    return calling
 
 
-def _normalizing(method: Method) -> Method:
+def _normalizing(method: Method, state: Any, pod: Any, scores: Ints, feasible: Mask) -> Any:
     """It may normalize in place, as upstream's plugins do."""
-
-    @wraps(method)
-    def checked(plugin: Any, state: Any, pod: Any, scores: Ints, feasible: Mask) -> Any:
-        return _own(method(plugin, state, pod, scores.copy(), unwritable(feasible)))
-
-    return checked
+    return _own(method(state, pod, scores.copy(), unwritable(feasible)))
 
 
-def _placing(method: Method) -> Method:
-    @wraps(method)
-    def checked(plugin: Any, group_state: Any, group: Any, parent: Placement) -> Any:
-        answer = method(plugin, group_state, group, parent)
-        return answer if isinstance(answer, Status) else [_own_placement(one, parent) for one in answer]
-
-    return checked
+def _placing(method: Method, group_state: Any, group: Any, parent: Placement) -> Any:
+    answer = method(group_state, group, parent)
+    return answer if isinstance(answer, Status) else [_own_placement(one, parent) for one in answer]
 
 
 def _own_placement(answer: Any, parent: Placement) -> Placement:
@@ -197,26 +185,27 @@ def _all_names(names: Iterable[object]) -> bool:
     return all(isinstance(name, str) for name in names)
 
 
-def _batched(method: Method) -> Method:
-    @wraps(method)
-    def checked(plugin: Any, *args: Any) -> Any:
-        answer = method(plugin, *args)
-        # What else in-tree plugins return is updated with each pod, and cannot be checked.
-        return answer if isinstance(answer, BatchState) and answer.changes_nothing else None
+def _batched(method: Method, *args: Any) -> Any:
+    answer = method(*args)
+    # What else in-tree plugins return is updated with each pod, and cannot be checked.
+    return answer if isinstance(answer, BatchState) and answer.changes_nothing else None
 
-    return checked
+
+def _sets(method: Method, *args: Any) -> None:
+    """Only in-tree plugins can give what cannot be checked."""
 
 
 def _unchecked(answer: object, nodes: Nodes) -> object:
     return answer
 
 
-_CHECKS: dict[str, Callable[[Method], Method]] = {
-    "batch_state": _batched,
-    "pre_filter": _on_nodes(_pre_filtered),
-    "filter": _on_nodes(_filtered),
-    "pre_score": _on_nodes(_unchecked),
-    "score": _on_nodes(_scored),
-    "normalize": _normalizing,
-    "generate_placements": _placing,
+_PROTECTING: dict[str, Method] = {
+    "BatchState": _batched,
+    "GuaranteedFeasibleSets": _sets,
+    "PreFilter": _on_nodes(_pre_filtered),
+    "Filter": _on_nodes(_filtered),
+    "PreScore": _on_nodes(_unchecked),
+    "Score": _on_nodes(_scored),
+    "ScoreExtensionNormalize": _normalizing,
+    "PlacementGenerate": _placing,
 }
