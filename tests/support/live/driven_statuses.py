@@ -15,7 +15,16 @@ class DrivenStatuses:
         self._outbox = Outbox()
         self.statuses = PodStatuses(self._outbox, wall_clock=times.wall_clock, random=times.random, report=report)
         engine: Any = self
-        self._effects = Effects(api, engine, broadcaster=None, hostname="", extender_clients={})
+        nothing: Any = None
+        self._effects = Effects(
+            api,
+            engine,
+            submit=self._submit,
+            wake_at=self._wake_at,
+            broadcaster=nothing,
+            hostname="",
+            extender_clients={},
+        )
         self._alarms = set()
 
     # -- calls of the engine's other parts ----------------------------------------------------------------------------
@@ -65,11 +74,11 @@ class DrivenStatuses:
         assert self.statuses.problems() == []
         self._effects.carry_out(self._outbox.take())
 
-    def answer(self, number, outcome):
+    def _submit(self, answer):
         with self._step():
-            self._outbox.answered(number, outcome)
+            self._outbox.answered(answer.number, answer.outcome)
 
-    def wake_at(self, at):
+    def _wake_at(self, at):
         task = asyncio.create_task(self._ring(at))
         self._alarms.add(task)
         task.add_done_callback(self._alarms.discard)

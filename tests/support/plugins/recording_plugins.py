@@ -10,7 +10,7 @@ from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.config.configuration import PluginRef, Profile
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.handle import Handle, RunningScheduler
 from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
     BindPlugin,
@@ -134,6 +134,10 @@ def recorder(name, log, base=Recording, /, **answers):
     return type(name, (base,), {"name": name, "log": log, "answers": answers})
 
 
+#: Options that are of the running scheduler.
+_OF_SCHEDULER = RunningScheduler.__struct_fields__
+
+
 def framework_of(*plugins, objects=(), weights=None, **handle):
     """A profile that has each plugin at every point that it implements."""
     weights = weights or {}
@@ -146,7 +150,9 @@ def framework_of(*plugins, objects=(), weights=None, **handle):
         for point in EXTENSION_POINTS
     }
     profile = Profile(scheduler_name="default-scheduler", points=points)
-    own = Handle(cluster=cluster, profile_name="default-scheduler", features=DEFAULT_FEATURES, **handle)
+    scheduler = RunningScheduler(**{name: handle.pop(name) for name in [*handle] if name in _OF_SCHEDULER})
+    options = {"features": DEFAULT_FEATURES, "scheduler": scheduler, **handle}
+    own = Handle(cluster=cluster, profile_name="default-scheduler", **options)
     return Framework(profile, Registry(plugins), own)
 
 

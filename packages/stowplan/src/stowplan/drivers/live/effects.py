@@ -18,6 +18,7 @@ from stowplan.kube.klog import get_logger
 from stowplan.net.client.client_errors import NoResponse, OutcomeUnknown
 from stowplan.net.client.events.event_series import EventKey
 from stowplan.scheduler.engine.effects import Cancel, EmitEvent, Pause, RunPlugin, Wake, Withdraw
+from stowplan.scheduler.engine.inputs import Answer
 from stowplan.scheduler.framework.requests import (
     Ask,
     Bind,
@@ -38,25 +39,14 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Api
     from stowplan.net.client.events.event_recorder import EventBroadcaster
     from stowplan.scheduler.engine.effects import Effect
+    from stowplan.scheduler.engine.engine import Engine
+    from stowplan.scheduler.engine.inputs import Input
     from stowplan.scheduler.framework.requests import Request
-    from stowplan.scheduler.framework.status import Status
 
 #: Seconds for other pods before long work continues. A portion of it takes about 3 ms.
 _PAUSE = 0.01
 
 _log = get_logger(__name__)
-
-
-class EffectSource(Protocol):
-    """Whose effects are carried out, and who receives the outcomes: `Scheduler`."""
-
-    def run_plugin(
-        self, action: RunPlugin, /, *, cancelled: tuple[type[BaseException], ...]
-    ) -> Coroutine[Any, Any, Status | None]: ...
-
-    def answer(self, number: int, outcome: Outcome, /) -> None: ...
-
-    def wake_at(self, at: float, /) -> None: ...
 
 
 class ExtenderClient(Protocol):
@@ -90,14 +80,18 @@ class Effects:
     def __init__(
         self,
         api: Api,
-        engine: EffectSource,
+        engine: Engine,
         *,
+        submit: Callable[[Input], None],
+        wake_at: Callable[[float], None],
         broadcaster: EventBroadcaster,
         hostname: str,
         extender_clients: ExtenderClients,
     ) -> None:
         self._api = api
         self._engine = engine
+        self._submit = submit
+        self._wake_at = wake_at
         self._broadcaster = broadcaster
         self._hostname = hostname
         self._extender_clients = extender_clients
@@ -149,7 +143,7 @@ class Effects:
         self._broadcaster.record(key, event.note)
 
     def _wake(self, number: int, wake: Wake) -> None:
-        self._engine.wake_at(wake.at)
+        self._wake_at(wake.at)
 
     def _cancel(self, number: int, cancel: Cancel) -> None:
         """Cancel a plugin's call. A request cannot be cancelled."""
@@ -234,7 +228,7 @@ class Effects:
         # First, because the following code may inspect what is in progress.
         self._under_way.pop(number, None)
         if not self.halted:
-            self._engine.answer(number, outcome)
+            self._submit(Answer(number, outcome))
 
     def _ended(self, number: int, task: asyncio.Task[None]) -> None:
         running = self._under_way.pop(number, None)

@@ -13,7 +13,7 @@ Upstream: pkg/scheduler/scheduler.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.client.events.event_recorder import EventBroadcaster
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
-from stowplan.scheduler.engine.inputs import Answer, Changes, Closing, Served, Started, Stopped, WallClock
+from stowplan.scheduler.engine.inputs import Changes, Closing, Served, Started, Stopped, WallClock
 from stowplan.scheduler.engine.validation import InvalidStateError
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 
@@ -44,14 +44,12 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.state import ClusterState
     from stowplan.scheduler.engine.context import RandomSource
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
-    from stowplan.scheduler.engine.effects import RunPlugin
     from stowplan.scheduler.engine.input_log.input_recorder import Recorder
     from stowplan.scheduler.engine.inputs import Input
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.framework.runtime.registry import Registry
-    from stowplan.scheduler.framework.status import Status
     from stowplan.scheduler.framework.waiting_pods import WaitingPods
     from stowplan.scheduler.inspection.stories import Stories
     from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
@@ -149,15 +147,17 @@ class Scheduler:
         self._extender_calls = HttpExtenderClients(
             config, self._documents, times=times, agent=settings.agent, may_change=may_change or _always
         )
+        self._alarm = _Alarm(self)
         self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
         self._effects = Effects(
             api,
-            self,
+            self.engine,
+            submit=self.submit,
+            wake_at=self._alarm.set,
             broadcaster=self._broadcaster,
             hostname=settings.hostname,
             extender_clients=self._extender_calls if extender_clients is None else extender_clients,
         )
-        self._alarm = _Alarm(self)
         #: The offset of the wall clock that the engine knows.
         self._ahead = 0.0
         self.informers = Informers(
@@ -269,9 +269,6 @@ class Scheduler:
             self._is_invalid.set()
             raise
 
-    def answer(self, number: int, outcome: Outcome) -> None:
-        self.submit(Answer(number, outcome))
-
     def handle(self, kind: type[ApiStruct], changes: Sequence[Change[Any]]) -> None:
         """Process what an informer delivers."""
         self._check_wall_clock()
@@ -298,14 +295,6 @@ class Scheduler:
         if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
             self._ahead = ahead
             self.submit(WallClock(ahead))
-
-    def wake_at(self, at: float) -> None:
-        self._alarm.set(at)
-
-    def run_plugin(
-        self, action: RunPlugin, *, cancelled: tuple[type[BaseException], ...]
-    ) -> Coroutine[Any, Any, Status | None]:
-        return self.engine.run_plugin(action, cancelled=cancelled)
 
     async def ask(self, question: Ask) -> Outcome:
         """Call an extender for a question."""

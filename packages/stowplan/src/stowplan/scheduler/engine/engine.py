@@ -86,7 +86,7 @@ from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
 from stowplan.scheduler.framework.extender import Extender
-from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.handle import Handle, RunningScheduler
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
@@ -138,7 +138,7 @@ class Engine:
         #: The offset of the wall clock from the engine's time.
         self._ahead = 0.0
         self.metrics = metrics
-        self._api, self._meter = api, meter
+        self._meter = meter
         self._is_stopped = False
         self.state = ClusterState(
             settled=lambda kind, key: outbox.changed((kind.__name__, key)),
@@ -166,6 +166,15 @@ class Engine:
         self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
         self.evictions = Evictions(self.context, statuses=self.statuses, metrics=metrics, now=meter.clock)
+        self._for_plugins = RunningScheduler(
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self.context.pods_in_pre_bind,
+            activation=self.plugins,
+            preemptions=self.evictions,
+            wall_clock=self._wall_clock,
+            carry_out=outbox.emit,
+            api=api,
+        )
         self.profiles = Profiles(
             config,
             self.frameworks,
@@ -232,21 +241,15 @@ class Engine:
         self, registry: Registry, profile: Profile, extenders: Sequence[Extender], in_force: bool
     ) -> Framework:
         """`in_force`: whether the profile is active from the start."""
-        name, metrics, context = profile.scheduler_name, self.metrics, self.context
+        name, metrics = profile.scheduler_name, self.metrics
         handle = Handle(
             cluster=self.state,
             profile_name=name,
             features=self.features,
             random=self.random,
-            activation=self.plugins,
-            waiting_pods=context.waiting_pods,
-            pods_in_pre_bind=context.pods_in_pre_bind,
-            api=self._api,
+            scheduler=self._for_plugins,
             extenders=extenders,
             event_recorder=EffectRecorder(self.plugins, name) if self.settings.events else None,
-            preemptions=self.evictions,
-            wall_clock=self._wall_clock,
-            carry_out=self._outbox.emit,
             metrics=metrics,
             in_force=in_force,
         )

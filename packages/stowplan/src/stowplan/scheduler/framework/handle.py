@@ -1,7 +1,7 @@
 """The handle through which plugins access the scheduler.
 
-There is one handle per profile, passed to every plugin's constructor. What only a live scheduler has (queue, waiting
-pods, extenders) is injected; without it, the handle behaves as if nothing is waiting.
+There is one handle per profile, passed to every plugin's constructor. What only a running scheduler has is injected;
+without it, the handle behaves as if nothing is waiting.
 
 Upstream: staging/src/k8s.io/kube-scheduler/framework (Handle).
 """
@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
+from msgspec import field
+
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
@@ -79,6 +82,18 @@ class ProfileFramework(Protocol):
     ) -> Mapping[str, Status] | Status: ...
 
 
+class RunningScheduler(PlainStruct, frozen=True, kw_only=True, eq=False):
+    """What only a running scheduler has, shared by its profiles. By default nothing waits, and time stands still."""
+
+    waiting_pods: WaitingPods = field(default_factory=lambda: WaitingPods(now=_no_time))
+    pods_in_pre_bind: PodsInPreBind = field(default_factory=PodsInPreBind)
+    activation: Activation | None = None
+    preemptions: Preemptions | None = None
+    wall_clock: Callable[[], float] = _no_time
+    carry_out: Callable[[Request], object] | None = None
+    api: Api | None = None
+
+
 class Handle:
     """Access to the cluster, the profile, waiting pods, and the injected sources of randomness and time."""
 
@@ -89,42 +104,36 @@ class Handle:
         profile_name: str,
         features: FeatureGates,
         random: Random | None = None,
-        activation: Activation | None = None,
-        waiting_pods: WaitingPods | None = None,
-        pods_in_pre_bind: PodsInPreBind | None = None,
+        scheduler: RunningScheduler | None = None,
         extenders: Sequence[Extender] = (),
-        api: Api | None = None,
         event_recorder: EventRecorder | None = None,
-        preemptions: Preemptions | None = None,
-        wall_clock: Callable[[], float] | None = None,
-        carry_out: Callable[[Request], object] | None = None,
         metrics: SchedulerMetrics | None = None,
         in_force: bool = True,
     ) -> None:
         """`in_force`: whether the profile is active from the start; otherwise it is after `take_over`."""
+        scheduler = scheduler or RunningScheduler()
         #: Nodes, pods and lookup objects. Read-only for plugins; only the scheduler writes.
         self.cluster = cluster
         self.profile_name = profile_name
         self.features = features
         #: None: ties go to the first node.
         self.random = random
-        #: Pods of all profiles that wait on Permit: iterate, `get(uid)`, `reject(uid)`. Offline there are none, and the
-        #: default's clock stands still.
-        self.waiting_pods = WaitingPods(now=lambda: 0.0) if waiting_pods is None else waiting_pods
+        #: Pods of all profiles that wait on Permit: iterate, `get(uid)`, `reject(uid)`. Offline there are none.
+        self.waiting_pods = scheduler.waiting_pods
         #: Pods of all profiles whose PreBind is running: `get(uid)` and `cancel(reason)`.
-        self.pods_in_pre_bind = PodsInPreBind() if pods_in_pre_bind is None else pods_in_pre_bind
+        self.pods_in_pre_bind = scheduler.pods_in_pre_bind
         #: The API server, for asynchronous points (PreBind, Bind, PostBind); None offline.
-        self.api = api
+        self.api = scheduler.api
         #: None offline.
         self.event_recorder = event_recorder
         #: None offline, where eviction plans are not carried out.
-        self.preemptions = preemptions
+        self.preemptions = scheduler.preemptions
         #: Seconds since the epoch at the start of the current step; constant where time does not pass.
-        self.wall_clock: Callable[[], float] = wall_clock or _no_time
+        self.wall_clock = scheduler.wall_clock
         #: None offline, where nothing is counted.
         self.metrics = metrics
-        self._activation = activation
-        self._carry_out = carry_out
+        self._activation = scheduler.activation
+        self._carry_out = scheduler.carry_out
         self._extenders = tuple(extenders)
         #: What will take part in transactions once the profile is active; None if it already does.
         self._participants: dict[str, Participant] | None = None if in_force else {}

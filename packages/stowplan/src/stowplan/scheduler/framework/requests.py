@@ -44,7 +44,7 @@ class Bind(Request, frozen=True, tag=True, kw_only=True):
         return f"Pod/{self.namespace}/{self.name}"
 
 
-class Create(Request, frozen=True, tag=True, kw_only=True):
+class _OfObject(Request, frozen=True, tag=True, kw_only=True):
     obj: ApiStruct
 
     @property
@@ -52,54 +52,40 @@ class Create(Request, frozen=True, tag=True, kw_only=True):
         return _subject(type(self.obj), self.obj.metadata.namespace, self.obj.metadata.name)  # type: ignore[attr-defined]
 
 
-class Update(Request, frozen=True, tag=True, kw_only=True):
+class Create(_OfObject, frozen=True, tag=True, kw_only=True):
+    """Create an object."""
+
+
+class Update(_OfObject, frozen=True, tag=True, kw_only=True):
     """Replace an object if it still has this resourceVersion."""
 
-    obj: ApiStruct
 
-    @property
-    def subject(self) -> str:
-        return _subject(type(self.obj), self.obj.metadata.namespace, self.obj.metadata.name)  # type: ignore[attr-defined]
-
-
-class Patch(Request, frozen=True, tag=True, kw_only=True):
+class _ByName(Request, frozen=True, tag=True, kw_only=True):
     kind: type[ApiStruct]
     namespace: str
     name: str
+
+    @property
+    def subject(self) -> str:
+        return _subject(self.kind, self.namespace, self.name)
+
+
+class Patch(_ByName, frozen=True, tag=True, kw_only=True):
     body: dict[str, Any] | list[dict[str, Any]]
     type_: PatchType = "strategic"
     subresource: str = ""
     lane: Lane = "default"
 
-    @property
-    def subject(self) -> str:
-        return _subject(self.kind, self.namespace, self.name)
 
-
-class Delete(Request, frozen=True, tag=True, kw_only=True):
+class Delete(_ByName, frozen=True, tag=True, kw_only=True):
     """Delete the object if it has this UID and resourceVersion; "" matches any."""
 
-    kind: type[ApiStruct]
-    namespace: str
-    name: str
     uid: str = ""
     resource_version: str = ""
 
-    @property
-    def subject(self) -> str:
-        return _subject(self.kind, self.namespace, self.name)
 
-
-class Read(Request, frozen=True, tag=True, kw_only=True):
+class Read(_ByName, frozen=True, tag=True, kw_only=True):
     """Read the current object from the API server, if the cached one may be stale."""
-
-    kind: type[ApiStruct]
-    namespace: str
-    name: str
-
-    @property
-    def subject(self) -> str:
-        return _subject(self.kind, self.namespace, self.name)
 
 
 def problem_of(request: Request) -> Exception | None:

@@ -68,7 +68,11 @@ class World:
         #: Plugin name -> its coroutine function.
         self.plugins = {}
         self.number = 0
-        self.effects = Effects(self.api, self, broadcaster=self, hostname="host", extender_clients={})
+        self.effects = self.effects_with({})
+
+    def effects_with(self, extender_clients):
+        parts = {"submit": lambda answer: self.submit(answer), "wake_at": self.wakes.append, "broadcaster": self}
+        return Effects(self.api, self, hostname="host", extender_clients=extender_clients, **parts)
 
     def do(self, *actions):
         """Carry out actions in one step; returns the number of the last."""
@@ -88,11 +92,8 @@ class World:
     async def run_plugin(self, action, *, cancelled):
         return await self.plugins[action.plugin]()
 
-    def answer(self, number, outcome):
-        self.answers.append((number, outcome))
-
-    def wake_at(self, at):
-        self.wakes.append(at)
+    def submit(self, answer):
+        self.answers.append((answer.number, answer.outcome))
 
     def record(self, key, note):
         self.events.append((key, note))
@@ -219,9 +220,7 @@ async def test_an_extender_that_may_have_done_it_is_told_from_one_that_has_not(w
     async def ask(verb, question):
         raise failure
 
-    effects = Effects(
-        world.api, world, broadcaster=world, hostname="h", extender_clients={"e": SimpleNamespace(ask=ask)}
-    )
+    effects = world.effects_with({"e": SimpleNamespace(ask=ask)})
     assert await effects.ask_extender(Ask(who="e", verb="bind", question={})) == outcome(failure)
 
 
@@ -240,10 +239,10 @@ async def test_the_engine_is_woken_at_its_time(world):
 
 
 async def test_an_exception_of_the_engine_is_reported(world, caplog):
-    def fail(number, outcome):
+    def fail(answer):
         raise BUG
 
-    world.answer = fail
+    world.submit = fail
     await world.done(bind())
     await world.api.answer()
     assert "a background task failed" in caplog.text
