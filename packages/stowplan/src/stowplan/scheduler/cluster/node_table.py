@@ -185,6 +185,7 @@ class NodeTable:
         self._move_on()
 
     def _move_on(self) -> None:
+        # Not `generation + 1`: after an undo, that number may be known to a reader of the undone state.
         self._clock += 1
         self.generation = self._clock
 
@@ -268,6 +269,7 @@ class NodeTable:
             self.n, self.count, self.generation, self.unschedulable_count = numbers
             self.nodes, self.names, self.row_of, self._free = rows
             for name, array, copy in columns:
+                # Into the array of before, which evaluations may hold, and into the one that took its place.
                 _write_back(array, copy)
                 if getattr(self, name) is not array:
                     _write_back(getattr(self, name), copy)

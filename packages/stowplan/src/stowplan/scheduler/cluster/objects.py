@@ -118,6 +118,7 @@ class ObjectStore:
 
     def _changing(self, kind: type[Any], key: str, new: Any) -> None:
         """Called before an object is replaced (None: deleted)."""
+        # Overlays first: they drop copies that are overtaken, and compare those with what is still stored.
         for callback in self.replacing:
             callback(kind, key, new)
         self._move_on(kind, key)
@@ -265,7 +266,8 @@ class ObjectStore:
         self.total_version = mark.total_version
         for version, number in mark.watched.items():
             version.number = number
-        # Their versions before the transaction are unknown.
+        # Watching began inside, so their versions before the transaction are unknown: a new number, which no reader has
+        # seen, makes every reader look again.
         self._clock += 1
         for version in mark.begun:
             version.number = self._clock

@@ -176,11 +176,13 @@ class Placements:
 
     def undo(self, mark: _Mark) -> None:
         state = self._state
+        # The inverse changes go through the same code, and must not be logged themselves.
         self.log = None
         try:
             while mark.undo:
                 mark.undo.pop()()
             del state.row_pods[state.table.n :]
+            # Last, because the inverse changes counted as changes. From here on the numbers say that nothing happened.
             state.changes.rewind(mark.position)
             state.pods.rewind(mark.pods)
             state.matches.rewind(mark.matches)
@@ -214,6 +216,7 @@ class Placements:
         state.table.load(dumped.nodes)
         del state.row_pods[state.table.n :]
         state.fit_to_table()
+        # In the order of their placement, which decides the order of each node's pods and of victims.
         for placed in dumped.pods:
             self._load_pod(placed.pod, placed.node, assumed=placed.assumed)
 

@@ -107,6 +107,7 @@ class PodsOnNodes:
         """Append a pod to a node's pods; row -1 for an unknown node."""
         if self._touched is not None:
             self._touched.add(info.uid)
+        # First, as it may raise; after that nothing does.
         self._hold(info.shape)
         info.node_name, info.row = node_name, row
         info.slot = self.pods.add(info, row)
@@ -162,7 +163,11 @@ class PodsOnNodes:
         self._book_terms(info, row, sign)
 
     def _book_terms(self, info: PodInfo, row: int, sign: int) -> None:
-        """Update everything that is counted by more than the row."""
+        """Update everything that is counted by more than the row.
+
+        Whatever changes a row's sums ends here (or in `many_pods`), because of the entry in `changes`: for results that
+        are reused, a change without one did not happen.
+        """
         shape = info.shape
         self.matches.count(shape, row, sign, terminating=info.terminating)
         self.held.count(shape, row, sign)
@@ -212,6 +217,7 @@ class PodsOnNodes:
         shape = self._shape_of(pod)
         if len(self._specs) >= _KEPT_SPECS:
             self._specs.clear()
+        # With the pod, which keeps its spec alive: otherwise another spec could have this identity.
         self._specs[id(pod.spec)] = pod, shape
         return shape
 

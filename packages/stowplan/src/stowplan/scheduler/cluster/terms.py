@@ -121,7 +121,8 @@ class _CountMatrix:
         self.counts: Counts = np.zeros((8, capacity), np.int32)
         #: Changes whenever a count of the slot changes, or the slot is reassigned.
         self.versions: list[int] = []
-        #: Number of times that an array which readers may hold was detached from its counts.
+        #: Number of times that an array which readers may hold was detached from its counts. What an undo adds and
+        #: removes does not reach such an array, so its version must not return either (`rewind`).
         self.detached = 0
         self._clock = 0
         self._sums: dict[int, list[_DomainSums]] = {}
@@ -144,6 +145,8 @@ class _CountMatrix:
 
     def forget_sums(self) -> None:
         """Drop all sums after a node change, which may have changed domains."""
+        # The arrays stop following their counts, which is not `detached`: nobody reads what was computed for another
+        # generation, and the undo that brings the generation back brings these arrays back, too (`saved_sums`).
         self._sums.clear()
 
     def saved_sums(self) -> Callable[[], None]:
@@ -172,6 +175,7 @@ class _CountMatrix:
 
     def _add(self, slot: int, row: int, by: int) -> None:
         """Change a count, and everything derived from it."""
+        # In place, so that plugins' states that hold these arrays stay current without being told.
         self.counts[slot, row] += by
         self._touch(slot)
         for of_domain in self._sums.get(slot, ()):
@@ -243,6 +247,7 @@ class MatchCounts(_CountMatrix):
         slot = self._allocate()
         self._slots[term] = slot
         self._terms[slot] = term
+        # A term is not unregistered by an undo: it is counted over all pods, and inverse changes keep it correct.
         self._index.add(slot, term.equality())
         matching = [shape for shape in self._candidate_shapes(term) if term.matches(shape)]
         for shape in matching:

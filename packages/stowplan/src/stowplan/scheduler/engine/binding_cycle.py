@@ -293,6 +293,7 @@ class BindingCycle(msgspec.Struct, eq=False):
 
     def _begin_group(self, plugins: tuple[str, ...]) -> None:
         calls = [PluginCall(self, plugin) for plugin in plugins]
+        # A call may end within `begin`, and the next group must not start before the rest of this one.
         self.calls, self.begins = calls, True
         for plugin_call in tuple(calls):
             if self.is_aborted:
@@ -313,6 +314,7 @@ class BindingCycle(msgspec.Struct, eq=False):
     def _abort(self, why: str) -> None:
         for plugin_call in tuple(self.calls):
             if plugin_call.steps is None:
+                # The driver runs it: it goes on until its outcome arrives, and so does this stage.
                 self.cycles.context.outbox.cancel(plugin_call.number, why)
             else:
                 plugin_call.end_steps()
@@ -322,6 +324,7 @@ class BindingCycle(msgspec.Struct, eq=False):
         failed, stoppable = self.failed, self.stoppable
         if stoppable is not None:
             if not stoppable.mark_prebound():
+                # Cancelled for preemption after its last call had ended: the victim's room is promised to another pod.
                 failed = error(stoppable.cancelled_for or "")
             self.cycles.context.pods_in_pre_bind.remove(self.uid)
         if (metrics := self.attempt.framework.metrics) is not None:
@@ -469,6 +472,8 @@ class BindingCycle(msgspec.Struct, eq=False):
         """Release everything that the pod holds, and handle its failure."""
         attempt, context = self.attempt, self.cycles.context
         pod = attempt.pod
+        # First: what follows may try the pod again, which must find no binding of it. Then the plugins, which unreserve
+        # while the pod is on its node.
         self._over()
         context.stories.step(pod.key, pod.uid, "not bound", failure.status.plugin, failure.message)
         for problem in run_unreserve(attempt.framework, attempt.state, pod, attempt.node_name):
@@ -585,6 +590,7 @@ class PluginCall(msgspec.Struct, eq=False):
         cycles.writes += writes
 
     def answered(self, number: int, outcome: Outcome) -> None:
+        # Before the outcome is handled, which may ask for the next thing.
         self.binding.cycles.writes -= self.writes
         self.writes, self.number = False, 0
         if self.binder is not None:
@@ -645,6 +651,7 @@ class PluginCall(msgspec.Struct, eq=False):
 
     def on_wake(self) -> None:
         """An object that it waits for has changed, or its time has come."""
+        # It may have been ended in this step, after it was woken.
         if self in self.binding.calls:
             outbox = self.binding.cycles.context.outbox
             self._set_alarm(None)

@@ -95,6 +95,8 @@ class Outbox:
 
     def answered(self, number: int, outcome: Outcome) -> None:
         """Pass an effect's outcome to its waiter, if there is one."""
+        # Taken out first: the waiter may ask for the next thing, or end. There is none if the effect was withdrawn
+        # while its outcome was on the way.
         waiter = self._waiters.pop(number, None)
         if waiter is not None:
             waiter.answered(number, outcome)
@@ -123,6 +125,7 @@ class Outbox:
     def finish(self) -> None:
         """Wake the targets that are due before the step ends."""
         while self.waking:
+            # Targets wake others, and themselves again: those follow in the next round.
             now, self.waking = self.waking, {}
             for target in now:
                 target.on_wake()
@@ -149,6 +152,8 @@ class Outbox:
 
     def changed(self, key: Key) -> None:
         """Wake the targets of a changed object."""
+        # At the end of the step: the caller is in the midst of changing the cluster. A target is woken once, and
+        # watches again whatever it still waits for.
         for target in tuple(self.watched_by.get(key, ())):
             self.unwatch(target)
             self.at_step_end(target)
@@ -180,11 +185,13 @@ class Outbox:
             while self._alarms and (self._alarms[0][0] <= self.now or self._alarms[0][2].target is None):
                 at, number, alarm = heapq.heappop(self._alarms)
                 if number > last:
+                    # Set by a target of this round; a target that is always due again would keep the step from ending.
                     later.append((at, number, alarm))
                 elif (target := alarm.target) is not None:
                     alarm.target = None
                     target.on_wake()
         finally:
+            # Also if a target raises: an alarm that is lost is a pod that waits for ever.
             for waiting in later:
                 heapq.heappush(self._alarms, waiting)
         if self._alarms and self._alarms[0][0] < self._announced_wake:

@@ -10,6 +10,10 @@ Which pods are equal is up to the framework's `signature`.
 An evaluation may be restricted to some rows, as for a placement of a pod group. Filter and the diagnosis then only
 cover these, while PreFilter and scoring plugins see all nodes.
 
+Who follows a pod reads `try_incremental` and `filter` here, and the head of `columns.py` for why a reused result is
+right. The other modules are one idea each: the folds, nominated pods (`nominated_nodes.py`), how many nodes are
+filtered (`sampling.py`), and many equal pods decided together (`batch_placement.py`) or in turn (`run_of_pods.py`).
+
 Upstream has the idea as "opportunistic batching" (pkg/scheduler/framework/runtime/batch.go) and gives up on most pods.
 """
 
@@ -133,7 +137,7 @@ class Evaluation:
         called = filtering.refresh(pod, within) if one_by_one == filtering.ran_node_level else None
         if called is None:
             filtering.run(pod, within=within, one_by_one=one_by_one)
-        # Some plugin was called again (`called`), or all of them (None).
+        # Some plugin was called again (`called`), or all of them (None): nominated pods were judged with another state.
         if called is None or called:
             self._nominated.forget()
         found = self._last_refusal(pod) or self._judgement(pod, within)
@@ -174,7 +178,8 @@ class Evaluation:
         if not filtering.declared or nominator.node_of(pod.uid):
             # The room that the pod itself is nominated to is free for this pod only.
             return None
-        # Nominated pods may distinguish pods that are otherwise equal.
+        # Nothing else enters a rejection. PreFilter and the filters are in `version`, and nodes and pods with them. The
+        # priority says which nominated pods count, and these may distinguish pods that are otherwise equal.
         return filtering.version, nominator.version, pod.priority, pod.shape if nominator else None
 
     def _judgement(self, pod: PodInfo, within: Rows | None) -> FilterResult:

@@ -303,6 +303,7 @@ class Filtering(Fold[PreFilterPlugin]):
 
     def _fold(self) -> None:
         """Update `feasible` in the rows that changed since `_position`; −1 stands for all."""
+        # Only of these: a change of any other column has set the position to -1 (`_rerun`, `_arrange`).
         versions = [*map(_version_of, self._by_rows)]
         if self._position >= 0 and versions == self._versions:
             return
@@ -329,6 +330,7 @@ class Filtering(Fold[PreFilterPlugin]):
         """Rows that these plugins let pass."""
         feasible = self.examined
         for column in columns:
+            # Without reasons and never patched, it rejects none: its array need not be read.
             if column.patched or column.rejections is not None:
                 feasible = feasible & ~column.values
         return feasible

@@ -148,6 +148,7 @@ class Scoring(Fold[PreScorePlugin]):
 
     def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Status | None:
         """Call every plugin for every node; a Status is an error."""
+        # As in `refresh`: valid again only at the end.
         self._generation, self._state, self._feasible = -1, state, feasible
         self._sums, self._scores = None, {}
         if self._shared is not None:
@@ -214,6 +215,7 @@ class Scoring(Fold[PreScorePlugin]):
         As in `Filtering.refresh`, whether a column is outdated is found out in its turn, and nowhere else.
         """
         generation, changes, before = self._generation, self._cluster.changes, self._feasible
+        # Another state is that of a full run of the filters: PreScore has not seen it.
         if generation != self._cluster.table.generation or state is not self._state or self._shared is None:
             return False
         # Nothing counts until everything is done, also if a plugin's exception passes through.

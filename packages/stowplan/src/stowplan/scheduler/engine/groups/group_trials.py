@@ -390,6 +390,7 @@ class PlacementTrial:
     def run(self, pods: Sequence[QueuedPod]) -> CycleSteps[GroupTrial]:
         self._on_trial = frozenset(queued.pod.uid for queued in pods)
         for _ in range(MAX_TRIES):
+            # From the start: what was decided before the wait is of no use, and neither are its reservations.
             trial = GroupTrial(rejected())
             self._placed.clear()
             self.open()
@@ -511,6 +512,7 @@ class PlacementTrial:
         self.undo()
         if self._removed is not None:
             self._removed.put_back()
+        # After the undo, so that the trial's own changes do not count as those of others.
         version = self.state.version
         outcomes = yield needed
         moved = self.state.version != version
@@ -527,6 +529,7 @@ class PlacementTrial:
 
     def _replay(self, *, moved: bool) -> None:
         """Place the pods again; raise ClusterChangedError if one no longer fits."""
+        # Not decided again: the pods before the one that waited keep their nodes, and their random draws are made.
         placed_before, self._placed = self._placed, []
         for placed in placed_before:
             if moved and not self._still_takes(placed):

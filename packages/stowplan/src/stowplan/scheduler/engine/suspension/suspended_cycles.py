@@ -165,6 +165,7 @@ class SuspendedCycles:
             cycle.stage = Stage.RUNNING
             self._blocking.discard(cycle)
             if cycle.framework.metrics is not None:
+                # Other cycles drew theirs while it waited.
                 cycle.framework.metrics.sample = cycle.sample
         assert cycle.steps is not None, "it has begun"
         self._settle(cycle, resume(cycle.steps, outcomes))
@@ -243,6 +244,7 @@ class SuspendedCycles:
         for names, line in tuple(self._lines.items()):
             while line and self._has_slots(names):
                 _, turn, following = heappop(line)
+                # Cycles that left the line are still in its heap, with a turn that is no longer theirs.
                 if following.turn == turn:
                     self._give_slots(following, names)
                     following.stage = Stage.RESTARTING
@@ -359,6 +361,7 @@ class SuspendedCycles:
 
     def _restart(self, cycle: SuspendableCycle) -> None:
         newest = self._state.pending.by_uid(cycle.uid)
+        # First: it may be decided at once, and its result may requeue the pod, of which nothing may be left here.
         del self.under_way[cycle.uid]
         if newest is None or self._handler.skip_pod_schedule(cycle.framework, newest):
             cycle.stage = Stage.OVER
@@ -387,6 +390,7 @@ class SuspendedCycles:
 
     def plugins_switched(self) -> None:
         """Plugins were switched on or off."""
+        # `cycles` is a copy: what is aborted leaves `under_way`.
         for cycle in self.cycles:
             if cycle.switched_off != cycle.framework.switched_off:
                 self._abort_to_retry(cycle, "plugins were switched off or on")
