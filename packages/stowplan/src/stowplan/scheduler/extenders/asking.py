@@ -20,7 +20,10 @@ _OK = 200
 
 
 def asking(calls: Calls, post: Callable[[Call], tuple[int, bytes]]) -> Callable[[Ask], Outcome]:
-    """A function that asks a question and returns its outcome. `post` sends a call and returns status and body."""
+    """A function that asks a question and returns its outcome. `post` sends a call and returns status and body.
+
+    Whatever fails was not carried out, even if the extender has received it: without bind, questions have no effects.
+    """
 
     def ask(question: Ask) -> Outcome:
         try:

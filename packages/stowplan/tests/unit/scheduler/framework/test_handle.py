@@ -136,14 +136,6 @@ def test_signatures_distinguish_pods():
     assert a == b != c
 
 
-def test_plugins_by_point_with_weights():
-    framework = framework_of(NotOnThree, recorder("A", []), weights={"A": 3})
-    listed = framework.list_plugins()
-    assert [ref.name for ref in listed["filter"]] == ["NotOnThree", "A"]
-    assert [(ref.name, ref.weight) for ref in listed["score"]] == [("A", 3)]
-    assert "placementScore" not in listed
-
-
 # -- pods to activate -------------------------------------------------------------------------------------------------
 
 

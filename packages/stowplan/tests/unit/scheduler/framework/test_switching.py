@@ -75,7 +75,7 @@ def lined_up(framework):
     events = {name: [r.event for r in of_plugin] for name, of_plugin in framework.registered_events().items()}
     signers = framework._signers and [plugin.name for plugin in framework._signers]
     by_shape = framework._by_shape if framework._signers is not None else None
-    rest = (framework.points, framework.weights, framework.placement_weights, framework.list_plugins())
+    rest = (framework.points, framework.weights, framework.placement_weights)
     return found, events, signers, by_shape, rest
 
 

@@ -251,11 +251,7 @@ class Evaluation:
         if self._cluster.nominator or self.score(pod, feasible).error is not None:
             return None
         counters = framework.pod_counters
-        moving = [
-            plugin
-            for plugin in framework.cluster_dependent_pre_filters
-            if not declares(plugin.ignores, pod.shape, at=("Ignores", plugin))
-        ]
+        moving = framework.applicable_plugins(pod.shape).cluster_dependent_pre_filters
         active = [plugin for plugin in framework.active_filters(state) if plugin.name not in counters]
         if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
             return None

@@ -229,12 +229,8 @@ class Filtering(Fold[PreFilterPlugin]):
             moving = self._framework.plugins_to_call(state, pod).cluster_dependent_pre_filters
             plugins = self._to_call(self._framework.pre_filter, moving, outdated)
         for plugin, counter in plugins:
-            name = plugin.name
-            if (
-                counter is not None
-                and name not in outdated
-                and declares(counter.filter_holds, state, pod, at=("FilterHolds", counter))
-            ):
+            name, at = plugin.name, ("FilterHolds", plugin)
+            if counter is not None and name not in outdated and declares(counter.filter_holds, state, pod, at=at):
                 continue
             if self.pre_filtered is not None and name in self.pre_filtered.narrowed_by:
                 # It may select other nodes now, or all.

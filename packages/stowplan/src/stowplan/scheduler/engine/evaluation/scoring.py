@@ -270,11 +270,11 @@ class Scoring(Fold[PreScorePlugin]):
         if outdated:
             plugins = self._to_call(framework.pre_score, framework.cluster_dependent_pre_scores, outdated)
         for plugin, counter in plugins:
-            name = plugin.name
+            name, at = plugin.name, ("ScoreHolds", plugin)
             if (
                 counter is not None
                 and name not in outdated
-                and declares(counter.score_holds, state, pod, feasible_moved, at=("ScoreHolds", counter))
+                and declares(counter.score_holds, state, pod, feasible_moved, at=at)
             ):
                 continue
             answer, seconds = measured(self._metrics, self._framework.ask_pre_score, plugin, state, pod, self._nodes())

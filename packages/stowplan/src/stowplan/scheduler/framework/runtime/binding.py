@@ -57,15 +57,8 @@ class PreFlight(NamedTuple):
 def run_assumed(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
     """Let plugins change the pod as it is accounted on its node; a Status is an error."""
     for plugin in framework.assuming:
-        changed = call(
-            plugin.assumed,
-            state,
-            pod,
-            node_name,
-            check=partial(_assumed, framework, pod),
-            required=True,
-            at=("Assumed", plugin),
-        )
+        check, at = partial(_assumed, framework, pod), ("Assumed", plugin)
+        changed = call(plugin.assumed, state, pod, node_name, check=check, required=True, at=at)
         if isinstance(changed, Status):
             return wrapped(f'running Reserve plugin "{plugin.name}"', changed)
         pod.pod, pod.shape = changed

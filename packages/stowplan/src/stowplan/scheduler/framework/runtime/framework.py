@@ -114,16 +114,8 @@ class Framework(ProfilePlugins):
         same = pod.shape if self._by_shape else pod.shape.template
         fragments: list[Any] = [self.switched_off, same, applicable.signing]
         for plugin in applicable.signers:
-            failed = partial(self._note_unsigned, plugin.name)
-            fragment = call(
-                plugin.sign_pod,
-                pod,
-                check=_fragment,
-                required=True,
-                failed=failed,
-                times=times,
-                at=("Sign", plugin),
-            )
+            failed, at = partial(self._note_unsigned, plugin.name), ("Sign", plugin)
+            fragment = call(plugin.sign_pod, pod, check=_fragment, required=True, failed=failed, times=times, at=at)
             if fragment is None:
                 return None
             fragments.append(fragment)
@@ -305,16 +297,10 @@ class Framework(ProfilePlugins):
         self, plugin: PostFilterPlugin, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, *, waits: bool
     ) -> PostFilterSteps:
         """One plugin's result; if the caller `waits`, this yields what the plugin's steps yield."""
-        started, check, failed = self.now(), partial(post_filter_result, pod), partial(failed_post_filter, plugin)
+        started, at = self.now(), ("PostFilter", plugin)
+        check, failed = partial(post_filter_result, pod), partial(failed_post_filter, plugin)
         result = yield from call_steps(
-            plugin.post_filter,
-            state,
-            pod,
-            diagnosis,
-            check=check,
-            failed=failed,
-            waits=waits,
-            at=("PostFilter", plugin),
+            plugin.post_filter, state, pod, diagnosis, check=check, failed=failed, waits=waits, at=at
         )
         if state.plugin_times is not None:
             state.plugin_times.ended("PostFilter", plugin.name, started, result.status)
@@ -389,17 +375,9 @@ class Framework(ProfilePlugins):
     ) -> Ints | Status:
         """Normalize raw scores, and check that those of feasible nodes are in range."""
         if plugin.normalizes:
-            answer = call(
-                plugin.normalize,
-                state,
-                pod,
-                scores,
-                feasible,
-                check=partial(checked_scores, len(scores)),
-                required=True,
-                times=state.plugin_times,
-                at=("ScoreExtensionNormalize", plugin),
-            )
+            check, at = partial(checked_scores, len(scores)), ("ScoreExtensionNormalize", plugin)
+            args, times = (state, pod, scores, feasible), state.plugin_times
+            answer = call(plugin.normalize, *args, check=check, required=True, times=times, at=at)
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
             scores = answer

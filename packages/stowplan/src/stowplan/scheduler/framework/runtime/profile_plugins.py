@@ -13,7 +13,6 @@ from itertools import count
 from typing import TypeVar
 
 from stowplan.kube.config import Profile
-from stowplan.kube.config.configuration import PluginRef
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.declarations import (
     CountsPods,
@@ -214,17 +213,6 @@ class ProfilePlugins:
                 raise PluginInitError(f'plugin "{name}" does not extend {kind.__name__} plugin')
             found.append(plugin)
         return tuple(found)
-
-    def list_plugins(self) -> dict[str, tuple[PluginRef, ...]]:
-        """Extension point -> plugins in call order, with weights where they matter; points without plugins are omitted.
-
-        `points` has the bare names for every point.
-        """
-        off = self.switched_off
-        taking_part = {
-            point: tuple(ref for ref in refs if ref.name not in off) for point, refs in self.profile.points.items()
-        }
-        return {point: refs for point, refs in taking_part.items() if refs}
 
     def _find_signers(self, deciding: Collection[Plugin]) -> tuple[SignPlugin, ...] | None:
         """Plugins whose signatures must be equal for pods to share results; None if some plugin cannot sign pods."""
