@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 
 class Reads(Enum):
-    """What Filter and Score depend on besides the pod. Determines what is recomputed after pods change."""
+    """What Filter and Score depend on besides the pod. Determines what is recomputed after pods change.
+
+    That holds for what PreFilter and PreScore leave for them, too: these are not called again either.
+    """
 
     #: Node objects only.
     NODES = "nodes"

@@ -146,6 +146,7 @@ class Places:
 
     def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
         """Move the pod to the active queue; False if it is gated."""
+        # If pods are popped from backoff, too, PreEnqueue was asked before that, and is not again between the two.
         if not (from_backoff and self._pop_from_backoff) and self._is_gated(queued):
             self._move_to_unschedulable(queued, cause)
             return False
