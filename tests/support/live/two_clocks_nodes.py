@@ -220,7 +220,7 @@ class Embedded(LiveCluster):
 
         return Counter(
             SeenPod(
-                *origin(pod),
+                origin(pod),
                 node=pod["spec"].get("nodeName", ""),
                 phase=pod["status"]["phase"],
                 ready=ready(pod),
@@ -291,7 +291,7 @@ class Simulated:
         def one(pod, entry):
             reported = self._context.reported(pod.metadata.name, pod.metadata.uid)
             return SeenPod(
-                *self._origin(pod, entry),
+                self._origin(pod, entry),
                 node=entry.node,
                 phase=reported.phase,
                 ready=reported.ready,
@@ -309,11 +309,8 @@ class Simulated:
 
 
 class SeenPod(NamedTuple):
-    owner: str
-    #: Only of StatefulSets' pods.
-    name: str
-    #: Whole seconds from the start.
-    created: int
+    #: Owner, name (only of StatefulSets' pods), and creation in whole seconds from the start.
+    origin: tuple[str, str, int]
     node: str
     phase: str
     ready: bool
