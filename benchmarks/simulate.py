@@ -1,9 +1,11 @@
 """`simulate_scenario` at size: pods that come, run for a while and end, with all models on, and a row for each.
 
     python benchmarks/simulate.py [--pods 100000] [--nodes 1000 5000] [--folder FOLDER] [--profile FILE]
+    python benchmarks/simulate.py --scenario FILE
 
 Five kinds of pods with 50 groups of labels each, as in `benchmarks/virtual_time.py`, at 100 a second of simulated time;
-lifetimes are drawn. Each line is a tenth of the pods: pods per second of real time and of CPU, and memory.
+lifetimes are drawn. Each line is a tenth of the pods: pods per second of real time and of CPU, and memory. With
+`--scenario`, it is a tenth of the time of a scenario with a duration, such as `examples/simulation/week.yaml`.
 """
 
 from __future__ import annotations
@@ -64,6 +66,31 @@ class Lines:
             self.last = now
 
 
+class Tenths:
+    """A line per tenth of the simulated time."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.first = self.last = (0, time.perf_counter(), time.process_time())
+
+    def __call__(self, progress: Any, simulation: Any) -> None:
+        if progress.time * 10 >= (self.done + 1) * progress.duration:
+            self.done += 1
+            now = (simulation.ledger.placements, time.perf_counter(), time.process_time())
+            print(f"{now[0]:10,} {virtual_time._rates(self.last, now)}", flush=True)
+            self.last = now
+
+
+def run_scenario(path: str) -> None:
+    lines = Tenths()
+    print(f"{'pods':>10} {'per second':>14} {'per CPU s':>12} {'CPU µs':>9} {'MiB':>8}", flush=True)
+    summary = simulate_scenario(path, decisions=False, progress=lines).summary
+    now = (summary.placements, time.perf_counter(), time.process_time())
+    print(f"{'all':>10} {virtual_time._rates(lines.first, now)}")
+    print(f"{summary.simulated:,.0f} s simulated, {summary.arrived:,} pods, rows {summary.digest[:16]}")
+    print(f"ends {summary.ends}, Jobs {summary.jobs}, in use {summary.utilization}", flush=True)
+
+
 def run(pods: int, nodes: int, options: argparse.Namespace) -> None:
     lines = Lines(pods)
     print(f"{pods:,} pods on {nodes:,} nodes")
@@ -87,9 +114,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=100.0, help="pods that come each simulated second")
     parser.add_argument("--folder", help="write the results there")
     parser.add_argument("--profile", help="write a profile of the run here")
+    parser.add_argument("--scenario", help="a scenario with a duration, instead of these pods")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
     collect_garbage_less_often()
+    if options.scenario:
+        run_scenario(options.scenario)
+        return
     for nodes in options.nodes:
         if options.profile:
             cProfile.runctx("run(options.pods, nodes, options)", globals(), locals(), options.profile)
