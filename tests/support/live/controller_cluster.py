@@ -25,6 +25,7 @@ STORAGES = {
     "ControllerRevision": "controllerrevisions.apps",
     "Job": "jobs.batch",
     "HorizontalPodAutoscaler": "horizontalpodautoscalers.autoscaling",
+    "CronJob": "cronjobs.batch",
 }
 
 

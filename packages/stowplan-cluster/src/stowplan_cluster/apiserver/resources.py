@@ -242,6 +242,15 @@ _WORKLOADS = (
         subresources=("status",),
         selectable_fields=("status.successful",),
     ),
+    _resource(
+        "cronjobs",
+        "CronJob",
+        "cj",
+        group="batch",
+        categories=("all",),
+        generation=True,
+        subresources=("status",),
+    ),
 )
 _STORAGE = (
     _cluster("csidrivers", "CSIDriver", versioned_updates=True, group="storage.k8s.io"),
@@ -380,15 +389,6 @@ _STORED_ONLY = tuple(
     for resource in (
         _resource("endpoints", "Endpoints", "ep", created_by_update=True),
         _resource("podtemplates", "PodTemplate", generation=True),
-        _resource(
-            "cronjobs",
-            "CronJob",
-            "cj",
-            group="batch",
-            categories=("all",),
-            generation=True,
-            subresources=("status",),
-        ),
         _resource("networkpolicies", "NetworkPolicy", "netpol", **_NETWORKING),
         _resource("ingresses", "Ingress", "ing", subresources=("status",), **_NETWORKING),
         _cluster("ingressclasses", "IngressClass", **_NETWORKING),

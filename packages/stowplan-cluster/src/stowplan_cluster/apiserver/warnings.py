@@ -122,7 +122,6 @@ _MISSING_EFFECTS = {
     f"mutatingwebhookconfigurations.{_POLICIES}": f"{_NO_WEBHOOKS}, and change nothing",
     f"validatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and refuse nothing",
     f"mutatingadmissionpolicies.{_POLICIES}": f"{_NO_EXPRESSIONS}, and change nothing",
-    "cronjobs.batch": "it starts no Jobs",
     "endpoints": _UNROUTED,
     "endpointslices.discovery.k8s.io": _UNROUTED,
     "ingresses.networking.k8s.io": _UNROUTED,

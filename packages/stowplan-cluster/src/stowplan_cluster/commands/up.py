@@ -109,7 +109,7 @@ def up(
     """Run a cluster that schedules: an API server, controllers and the scheduler in one process.
 
     Nodes have no machines, bound pods are reported as running, and kinds without a controller here are only stored,
-    such as CronJobs. It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
+    such as Ingresses. It listens on 127.0.0.1, with TLS; the token is in the kubeconfig.
 
     \b
       stowplan up &

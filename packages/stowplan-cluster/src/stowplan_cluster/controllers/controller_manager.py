@@ -25,6 +25,7 @@ from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionContr
 from stowplan_cluster.controllers.resource_quota import ResourceQuotaController
 from stowplan_cluster.controllers.volumes.volume_controllers import EphemeralVolumeController, Provisioner, VolumeBinder
 from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
+from stowplan_cluster.controllers.workloads.cron_job import CronJobController
 from stowplan_cluster.controllers.workloads.daemon_set import DaemonSetController
 from stowplan_cluster.controllers.workloads.deployment import DeploymentController
 from stowplan_cluster.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
@@ -46,6 +47,7 @@ def workload_controllers(registry: Registry) -> list[Controller]:
         StatefulSetController(registry),
         DaemonSetController(registry),
         JobController(registry),
+        CronJobController(registry),
         TTLAfterFinishedController(registry),
         HorizontalPodAutoscalerController(registry),
     ]

@@ -255,6 +255,22 @@ class Job(Workload, frozen=True, kw_only=True):
         return compile_label_selector(self.spec.label_selector)
 
 
+class CronJobSpec(ApiStruct, frozen=True, kw_only=True):
+    schedule: str = ""
+    time_zone: str | None = None
+    starting_deadline_seconds: int | None = None
+    concurrency_policy: str = "Allow"
+    suspend: bool = False
+    #: None: no limit.
+    successful_jobs_history_limit: int | None = None
+    failed_jobs_history_limit: int | None = None
+    job_template: JsonObject = {}
+
+
+class CronJob(Workload, frozen=True, kw_only=True):
+    spec: CronJobSpec = CronJobSpec()
+
+
 W = TypeVar("W", bound=Workload)
 
 
@@ -274,3 +290,4 @@ REPLICATION_CONTROLLERS = WorkloadKind("replicationcontrollers", "v1", "Replicat
 STATEFUL_SETS = WorkloadKind("statefulsets.apps", "apps/v1", "StatefulSet", StatefulSet)
 DAEMON_SETS = WorkloadKind("daemonsets.apps", "apps/v1", "DaemonSet", DaemonSet)
 JOBS = WorkloadKind("jobs.batch", "batch/v1", "Job", Job)
+CRON_JOBS = WorkloadKind("cronjobs.batch", "batch/v1", "CronJob", CronJob)

@@ -122,7 +122,6 @@ def test_what_they_do_not_do_is_named():
     def effect(storage):
         return warnings_of(storage, {})[0].partition(": ")[2]
 
-    assert effect("cronjobs.batch") == "it starts no Jobs"
     assert effect("networkpolicies.networking.k8s.io") == "it blocks nothing"
     assert effect("ingressclasses.networking.k8s.io") == "no controller here acts on it"
     assert warnings_of("podtemplates", {}) == []

@@ -36,6 +36,7 @@ _STARTS: dict[str, JsonObject] = {
         "numberReady": 0,
     },
     "jobs.batch": {},
+    "cronjobs.batch": {},
     "volumeattachments.storage.k8s.io": {"attached": False},
     "poddisruptionbudgets.policy": {
         "disruptionsAllowed": 0,

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.durations import parse_duration
+from stowplan.kube.api.cron_schedules import parse_schedule
 from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.validation import names
@@ -207,20 +207,6 @@ _LONGEST_NAME = 52
 _COUNTS = ("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
 _CONCURRENCY = ("Allow", "Forbid", "Replace")
 _ZONE_PART_RE = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
-_NUMBER_RE = re.compile(r"[+-]?[0-9]+")
-
-_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-#: Of each field: least, most, names.
-_FIELDS: tuple[tuple[int, int, dict[str, int]], ...] = (
-    (0, 59, {}),
-    (0, 23, {}),
-    (1, 31, {}),
-    (1, 12, {name: number for number, name in enumerate(_MONTHS, start=1)}),
-    (0, 6, {name: number for number, name in enumerate(_DAYS)}),
-)
-_DESCRIPTORS = frozenset(("@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly"))
-_EVERY = "@every "
 
 
 def check_cron_job(errors: Errors, cron_job: JsonObject) -> None:
@@ -262,7 +248,7 @@ def _check_schedule(errors: Errors, spec: JsonObject, old: JsonObject | None) ->
         errors.required(path)
         return
     try:
-        _parse(schedule)
+        parse_schedule(schedule)
     except ValueError as problem:
         errors.invalid(path, schedule, str(problem))
     if "TZ" not in schedule:
@@ -272,71 +258,6 @@ def _check_schedule(errors: Errors, spec: JsonObject, old: JsonObject | None) ->
         errors.invalid(path, schedule, detail)
     elif spec.get("timeZone") is not None:
         errors.invalid(path, schedule, "cannot use both timeZone field and TZ or CRON_TZ in schedule")
-
-
-def _parse(schedule: str) -> None:
-    """Raise ValueError with the reference's message."""
-    if schedule.startswith(("TZ=", "CRON_TZ=")):
-        schedule = schedule.partition(" ")[2].strip()
-    if schedule.startswith("@"):
-        _parse_descriptor(schedule)
-        return
-    fields = schedule.split()
-    if len(fields) != len(_FIELDS):
-        raise ValueError(f"expected exactly {len(_FIELDS)} fields, found {len(fields)}: [{' '.join(fields)}]")
-    for field, (least, most, named) in zip(fields, _FIELDS, strict=True):
-        for part in filter(None, field.split(",")):
-            _parse_range(part, least, most, named)
-
-
-def _parse_descriptor(text: str) -> None:
-    if text in _DESCRIPTORS:
-        return
-    if not text.startswith(_EVERY):
-        raise ValueError(f"unrecognized descriptor: {text}")
-    try:
-        parse_duration(text.removeprefix(_EVERY))
-    except ValueError as problem:
-        raise ValueError(f"failed to parse duration {text}: {problem}") from None
-
-
-def _parse_range(text: str, least: int, most: int, named: dict[str, int]) -> None:
-    bounds, *steps = text.split("/")
-    low, *high = bounds.split("-")
-    if low in ("*", "?"):
-        start, end = least, most
-    else:
-        start = end = _number(low, named)
-        if len(high) > 1:
-            raise ValueError(f"too many hyphens: {text}")
-        if high:
-            end = _number(high[0], named)
-    if len(steps) > 1:
-        raise ValueError(f"too many slashes: {text}")
-    step = _number(steps[0], {}) if steps else 1
-    if steps and not high:
-        end = most
-    if start < least:
-        raise ValueError(f"beginning of range ({start}) below minimum ({least}): {text}")
-    if end > most:
-        raise ValueError(f"end of range ({end}) above maximum ({most}): {text}")
-    if start > end:
-        raise ValueError(f"beginning of range ({start}) beyond end of range ({end}): {text}")
-    if step == 0:
-        raise ValueError(f"step of range should be a positive number: {text}")
-
-
-def _number(text: str, named: dict[str, int]) -> int:
-    if text.lower() in named:
-        return named[text.lower()]
-    if not _NUMBER_RE.fullmatch(text):
-        raise ValueError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": invalid syntax')
-    number = int(text)
-    if not -(1 << 63) <= number < 1 << 63:
-        raise ValueError(f'failed to parse int from {text}: strconv.Atoi: parsing "{text}": value out of range')
-    if number < 0:
-        raise ValueError(f"negative number ({number}) not allowed: {text}")
-    return number
 
 
 # -- time zones -------------------------------------------------------------------------------------------------------
