@@ -5,7 +5,7 @@
 
 Five kinds of pods with 50 groups of labels each, as in `benchmarks/virtual_time.py`, at 100 a second of simulated time;
 lifetimes are drawn. Each line is a tenth of the pods: pods per second of real time and of CPU, and memory. With
-`--scenario`, it is a tenth of the time of a scenario with a duration, such as `examples/simulation/week.yaml`.
+`--scenario`, it is a tenth of the time of a scenario with a duration, such as `benchmarks/week.yaml`.
 """
 
 from __future__ import annotations
