@@ -214,7 +214,7 @@ class RolloutSpec(Spec, frozen=True, kw_only=True):
 
 
 class PatchSpec(Spec, frozen=True, kw_only=True):
-    """Jobs or a CronJob are changed, as by `kubectl patch`: Jobs that exist, and what a CronJob does from then on."""
+    """The Jobs of a workload that exist are changed, as by `kubectl patch`."""
 
     workload: str
     #: A merge patch of the manifest's spec.

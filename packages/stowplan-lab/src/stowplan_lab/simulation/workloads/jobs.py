@@ -1,7 +1,7 @@
 """A Job in virtual time: its controller decides as that of the embedded cluster does, on counts that are kept.
 
-A pod that ends leaves the cluster at once, so `ttlSecondsAfterFinished` matters for the history of a CronJob only. A
-reconcile costs what has changed: pods are listed only if some of them are to be deleted.
+A pod that ends leaves the cluster at once, so `ttlSecondsAfterFinished` has no effect. A reconcile costs what has
+changed: pods are listed only if some of them are to be deleted.
 
 Upstream: pkg/controller/job.
 """

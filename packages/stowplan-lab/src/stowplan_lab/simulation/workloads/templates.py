@@ -191,7 +191,7 @@ _SCALED = ("Deployment", "ReplicaSet", "StatefulSet")
 
 
 class Change(NamedTuple):
-    """A patch of Jobs or of a CronJob."""
+    """A patch of Jobs."""
 
     #: Each has `change(fields)`.
     controllers: Collection[Any]
