@@ -19,11 +19,13 @@ from stowplan.kube.api.types import PersistentVolumeClaim, PriorityClass, Replic
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
-from stowplan_lab.simulation.workloads.job_specs import PATCHED_KINDS, job_of, patched_fields
+from stowplan_lab.simulation.workloads.job_specs import LEFT_OUT, PATCHED_KINDS, job_of, patched_fields
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.revisions import ROLLED, update_strategy
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+#: Kinds whose pods may have runs that fail.
+_FAILING = ("Pod", "Job")
 #: Fields that a rollout may change.
 _PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
 #: The default comes first.
@@ -48,6 +50,8 @@ def template_of(
     if kind not in KINDS:
         hint = next(did_you_mean(str(kind), KINDS), f"want one of {', '.join(KINDS)}")
         raise ScenarioError(f"{where}: a workload cannot be a {kind!r}; {hint}")
+    if spec.failures is not None and kind not in _FAILING:
+        raise ScenarioError(f"{where}: failures: only pods of a {' or a '.join(_FAILING)} fail, not those of a {kind}")
     try:
         pod = pod_of(_with_name(manifest, spec.name))
     except LoadError as error:
@@ -81,7 +85,8 @@ def template_of(
         claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
-    return template, admitted.notes
+    ignored = [] if job is None else [f"{where}: spec.{name} is not modelled" for name in LEFT_OUT if name in of_spec]
+    return template, [*admitted.notes, *ignored]
 
 
 def patched_template(

@@ -175,3 +175,14 @@ def test_refused_patches(patch, problem):
 def test_only_jobs_are_patched():
     patch = {"patch": {"workload": "w", "spec": {"suspend": True}}}
     assert "events[0].patch: workload 'w' is a Pod; want one of Job" in refused({"name": "w", "manifest": pod()}, patch)
+
+
+def test_fields_that_are_not_modelled_are_noted():
+    found = play(job(successPolicy={"rules": [{"succeededCount": 1}]}, completionMode="Indexed", completions=1))
+    assert "workloads: j: spec.successPolicy is not modelled" in found.summary.notes
+
+
+def test_only_pods_and_jobs_fail():
+    workload = {"name": "w", "manifest": a_workload("Deployment"), "lifetime": 60, "failures": {"times": 1}}
+    with pytest.raises(ScenarioError, match="workloads: w: failures: only pods of a Pod or a Job fail, not those of a"):
+        play(workload)
