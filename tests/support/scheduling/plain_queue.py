@@ -40,10 +40,7 @@ def is_wildcard(event):
 
 
 class PlainQueue:
-    """`profiles`: name -> {"gates": [(plugin, function)], "events": {plugin: [(event, hint function or None)]}}.
-
-    "alike": the plugins that reject equal pods alike.
-    """
+    """`profiles`: name -> {"gates": [(plugin, function)], "events": {plugin: [(event, hint function or None)]}}."""
 
     def __init__(self, profiles, *, now, store, settings, first=by_priority):
         self.profiles, self.now, self.store, self.settings, self.first = profiles, now, store, settings, first
@@ -56,8 +53,6 @@ class PlainQueue:
         self.start = now()
         self.looked, self.swept = self.start, -inf
         self.rejected_in_a_row = 0
-        #: Shape -> the pod that was rejected last, while it waits for an event.
-        self.last_rejected = {}
 
     # -- lookups ------------------------------------------------------------------------------------------------------
 
@@ -77,20 +72,6 @@ class PlainQueue:
             return 1 if self.first(b, a) else a["arrival"] - b["arrival"]
 
         return sorted(pods, key=cmp_to_key(compare))
-
-    # -- equal pods ---------------------------------------------------------------------------------------------------
-
-    def forget_rejection(self, pod):
-        self.last_rejected = {shape: known for shape, known in self.last_rejected.items() if known is not pod}
-
-    def worth_an_attempt(self, pod):
-        """Whether no equal pod was rejected since this one backs off, and still waits for an event."""
-        last = self.last_rejected.get(pod["info"].shape)
-        if last is None or last["arrival"] < pod["arrival"]:
-            return True
-        alike = self.profiles[pod["profile"]].get("alike", ())
-        uids = {last["info"].uid, pod["info"].uid} & dict(self.nominated).keys()
-        return bool(uids or last["pending"] or not last["no"] <= set(alike))
 
     # -- gates, backoff -----------------------------------------------------------------------------------------------
 
@@ -124,8 +105,6 @@ class PlainQueue:
     # -- moves --------------------------------------------------------------------------------------------------------
 
     def put(self, pod, place):
-        for known in (pod, self.find(pod["info"].key)):
-            self.forget_rejection(known)
         self.pods = [p for p in self.pods if p["info"].key != pod["info"].key]
         self.arrivals += 1
         pod.update(place=place, arrival=self.arrivals)
@@ -135,8 +114,6 @@ class PlainQueue:
         known = self.find(pod["info"].key)
         if known is pod and pod["place"] == "UNSCHEDULABLE":
             # A pod that an event moves leaves first, and keeps its position.
-            if pod["gate"]:
-                self.forget_rejection(pod)
             self.incoming["unschedulable", cause] += left
             return
         if known is not None and known["place"] != "UNSCHEDULABLE":
@@ -247,8 +224,6 @@ class PlainQueue:
         if pod is None:
             self.to_active(self.new(info), "UnschedulablePodUpdate")
             return
-        if pod["info"].shape is not info.shape:
-            self.forget_rejection(pod)
         pod["info"] = info
         self.update_nominated(old, info)
         if pod["place"] != "UNSCHEDULABLE":
@@ -265,7 +240,6 @@ class PlainQueue:
         if pod["place"] == "UNSCHEDULABLE":
             for plugin in pod["no"] | pod["pending"]:
                 self.rejected_by[plugin, pod["profile"]] -= 1
-        self.forget_rejection(pod)
         self.pods.remove(pod)
 
     def next_active(self):
@@ -283,7 +257,7 @@ class PlainQueue:
         while True:
             pod = self.next_active()
             if pod is None and self.settings["pop_from_backoff"]:
-                waiting = [p for p in self.ordered(self.of("BACKOFF")) if self.worth_an_attempt(p)]
+                waiting = self.ordered(self.of("BACKOFF"))
                 pod = min(waiting, key=self.expiry, default=None)
                 self.incoming["active", "PopFromBackoffQ"] += pod is not None
             if pod is None:
@@ -321,8 +295,6 @@ class PlainQueue:
         strategy = self.after_attempt(pod)
         self.done(pod["info"].uid)
         self.requeue(pod, strategy, "ScheduleAttemptFailure")
-        if pod["place"] == "UNSCHEDULABLE" and not pod["gate"]:
-            self.last_rejected[pod["info"].shape] = pod
         return True
 
     def after_attempt(self, pod):

@@ -2,7 +2,6 @@
 
 from stowplan.plugins import EnqueueExtensions
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.events import Action, ClusterEvent
 from stowplan.scheduler.queue.observer import QueueObserver
 from stowplan.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue
@@ -13,11 +12,10 @@ from support.scheduling.worlds import struct
 DEFAULT = "default-scheduler"
 
 
-def plugin_waiting_for(name, *registered, reads=Reads.ANYTHING, **answers):
+def plugin_waiting_for(name, *registered, **answers):
     """A plugin class that registers these events; a Filter plugin by default."""
     base = fake(name, **(answers or {"filter": None}))
-    attributes = {"events_to_register": lambda self: list(registered), "reads": reads}
-    return type(name, (base, EnqueueExtensions), attributes)
+    return type(name, (base, EnqueueExtensions), {"events_to_register": lambda self: list(registered)})
 
 
 def event(resource, action=Action.Add):

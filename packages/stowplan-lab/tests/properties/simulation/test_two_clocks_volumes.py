@@ -6,6 +6,7 @@ comparison are versions, times, managers, and what is listed in `drivers/virtual
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 
 from hypothesis import given
@@ -28,6 +29,7 @@ PV, PVC = "persistentvolumes", "persistentvolumeclaims"
 ZONE, SELECTED = "topology.kubernetes.io/zone", "volume.kubernetes.io/selected-node"
 STRUCTS = {PV: PersistentVolume, PVC: PersistentVolumeClaim, "pods": Pod}
 KINDS = {**STRUCTS, "class": StorageClass, "node": Node}
+UID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 NOT_COMPARED = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "finalizers")
 
 
@@ -118,8 +120,10 @@ def renamed(value, names):
         return {key: renamed(one, names) for key, one in value.items()}
     if isinstance(value, list):
         return [renamed(one, names) for one in value]
-    uid = value.removeprefix("pvc-") if isinstance(value, str) else value
-    return f"of {names[uid]}" if uid in names else value
+    uid = value.removeprefix("pvc-") if isinstance(value, str) else ""
+    if UID.fullmatch(uid):
+        return f"of {names.get(uid, 'one that is gone')}"
+    return value
 
 
 def with_scratch(name):

@@ -3,10 +3,6 @@
 Rejected pods and pods with an error wait apart, as the former may be popped early if no pod is active. Expiries are
 whole seconds then, so that all pods whose backoff ends in the same second come in the order of the active queue.
 
-One event can bring thousands of rejected pods here and make room for a few of them. All others would be popped early,
-rejected again, and brought back by the next event. So a pod is not popped early while it would certainly be rejected:
-an equal pod was rejected after this one came here, and still waits for an event (`RejectedPods`).
-
 Upstream: pkg/scheduler/backend/queue/backoff_queue.go.
 """
 
@@ -17,7 +13,6 @@ from math import floor, inf, ldexp
 from typing import Any
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.queue.active import PodHeap
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 
@@ -41,20 +36,12 @@ class QueueSettings(PlainStruct, frozen=True, kw_only=True):
 
 DEFAULT_SETTINGS = QueueSettings()
 
-#: Whether an attempt of the second pod would end as the rejection of the first one, an earlier pod of the same shape.
-IsRejectedAlike = Callable[[QueuedPod, QueuedPod], bool]
-
 
 class BackoffQueue:
     """Pods in backoff."""
 
     def __init__(
-        self,
-        settings: QueueSettings,
-        *,
-        sort_key: Callable[[QueuedPod], Any],
-        now: Callable[[], float],
-        is_rejected_alike: IsRejectedAlike,
+        self, settings: QueueSettings, *, sort_key: Callable[[QueuedPod], Any], now: Callable[[], float]
     ) -> None:
         self._settings = settings
         self._now = now
@@ -63,8 +50,7 @@ class BackoffQueue:
         def by_expiry_and_order(queued: QueuedPod) -> tuple[float, Any]:
             return self.expiry(queued), sort_key(queued)
 
-        key = by_expiry_and_order if settings.pop_from_backoff else self.expiry
-        self.rejected = RejectedPods(key, is_rejected_alike)
+        self.rejected = PodHeap(by_expiry_and_order if settings.pop_from_backoff else self.expiry)
         self.errors = PodHeap(self.expiry)
         start = now()
         #: When to check next for completed backoffs.
@@ -116,12 +102,12 @@ class BackoffQueue:
         self.rejected.put(queued)
         return Place.BACKOFF
 
-    def heap_of(self, queued: QueuedPod) -> PodHeap | RejectedPods:
+    def heap_of(self, queued: QueuedPod) -> PodHeap:
         return self.errors if queued.place is Place.ERROR_BACKOFF else self.rejected
 
     def next_look(self) -> float | None:
         """When `completed` next returns a pod; None if no pod is in backoff."""
-        heads = [head for heap in (*self.rejected.heaps(), self.errors) if (head := heap.peek()) is not None]
+        heads = [head for head in (self.rejected.peek(), self.errors.peek()) if head is not None]
         if not heads:
             return None
         expiry = min(self.expiry(head) for head in heads)
@@ -133,10 +119,7 @@ class BackoffQueue:
         if now < self.next_check:
             return []
         look, self.next_check = surrounding_ticks(now, self.next_check, _INTERVAL)
-        rejected = [queued for heap in self.rejected.heaps() for queued in self._free(heap, look)]
-        for queued in rejected:
-            self.rejected.left(queued)
-        return [*sorted(rejected, key=self.rejected.order), *self._free(self.errors, look)]
+        return [queued for heap in (self.rejected, self.errors) for queued in self._free(heap, look)]
 
     def _free(self, heap: PodHeap, moment: float) -> Iterator[QueuedPod]:
         while (head := heap.peek()) is not None and not self._backs_off(head, moment):
@@ -152,103 +135,6 @@ class BackoffQueue:
         for queued in self:
             if self.expiry(queued) == -inf:
                 yield f"pod {queued.key}: backs off, but it has no backoff"
-
-
-class RejectedPods:
-    """The rejected pods in backoff. Those that would only be rejected again are set aside when they are reached.
-
-    They stay aside, by shape, until one pod of the shape leaves its place in the queue; then the first of them is
-    looked at again, and the next one if that is popped.
-    """
-
-    def __init__(self, key: Callable[[QueuedPod], Any], is_rejected_alike: IsRejectedAlike) -> None:
-        self._key = key
-        self._is_rejected_alike = is_rejected_alike
-        self.ready = PodHeap(key)
-        self._aside: dict[PodShape, PodHeap] = {}
-        #: `namespace/name` of the pods that are set aside -> the shape that they have there.
-        self._shapes: dict[str, PodShape] = {}
-        #: Shape -> the pod of it that was rejected last, while it waits for an event.
-        self.last_rejected: dict[PodShape, QueuedPod] = {}
-
-    def __len__(self) -> int:
-        return len(self.ready) + len(self._shapes)
-
-    def __iter__(self) -> Iterator[QueuedPod]:
-        for heap in self.heaps():
-            yield from heap
-
-    def heaps(self) -> Iterator[PodHeap]:
-        yield self.ready
-        yield from self._aside.values()
-
-    def order(self, queued: QueuedPod) -> tuple[Any, int]:
-        return self._key(queued), queued.arrival
-
-    def put(self, queued: QueuedPod) -> None:
-        """Add the pod, or sort it in again after a change."""
-        self._take_back(queued.pod.key)
-        self.ready.put(queued)
-
-    def discard(self, name: str) -> None:
-        self._take_back(name)
-        self.ready.discard(name)
-
-    def was_rejected(self, queued: QueuedPod) -> None:
-        """A pod returned from an attempt, rejected, and waits for an event."""
-        self.last_rejected[queued.pod.shape] = queued
-        self.look_again(queued.pod.shape)
-
-    def pop(self) -> QueuedPod | None:
-        """Remove and return the first pod that is worth an attempt."""
-        while (queued := self.ready.pop()) is not None:
-            shape = queued.pod.shape
-            rejected = self.last_rejected.get(shape)
-            if rejected is None or rejected.arrival < queued.arrival or not self._is_rejected_alike(rejected, queued):
-                self.look_again(shape)
-                return queued
-            self._aside.setdefault(shape, PodHeap(self._key)).put(queued)
-            self._shapes[queued.pod.key] = shape
-        return None
-
-    def left(self, queued: QueuedPod) -> None:
-        """A pod leaves its place in the queue, or its shape: others of that shape may have a chance again."""
-        shape = queued.pod.shape
-        self._take_back(queued.pod.key)
-        if self.last_rejected.get(shape) is queued:
-            del self.last_rejected[shape]
-        self.look_again(shape)
-
-    def look_again(self, shape: PodShape) -> None:
-        """Look at the first pod of a shape again: something that its being set aside depends on has changed."""
-        aside = self._aside.get(shape)
-        if aside is not None and (first := aside.peek()) is not None:
-            self._take_back(first.pod.key)
-            self.ready.put(first)
-
-    def _take_back(self, name: str) -> None:
-        shape = self._shapes.pop(name, None)
-        if shape is not None and (aside := self._aside.get(shape)) is not None:
-            aside.discard(name)
-            if not aside:
-                del self._aside[shape]
-
-    # -- invariants ---------------------------------------------------------------------------------------------------
-
-    def problems(self) -> Iterator[str]:
-        """Invariants that do not hold."""
-        for heap in self.heaps():
-            yield from heap.problems()
-        found = {queued.key: shape for shape, aside in self._aside.items() for queued in aside}
-        other_shape = any(found.get(queued.key, queued.pod.shape) is not queued.pod.shape for queued in self)
-        if found != self._shapes or other_shape:
-            yield f"pods {sorted(found)} are aside, {sorted(self._shapes)} are known to be"
-        for shape, aside in self._aside.items():
-            if shape not in self.last_rejected and all(queued.pod.shape is not shape for queued in self.ready):
-                yield f"pods {sorted(queued.key for queued in aside)} are aside, and no rejected pod is why"
-        for shape, rejected in self.last_rejected.items():
-            if rejected.pod.shape is not shape or rejected.place is not Place.UNSCHEDULABLE:
-                yield f"pod {rejected.key}: {rejected.place.value}, and the last rejected one of a shape"
 
 
 def surrounding_ticks(moment: float, tick: float, interval: float) -> tuple[float, float]:

@@ -45,8 +45,6 @@ class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
     scheduling_cycle: int
     #: (plugin, profile, waiting pods that it rejected).
     rejected_by: list[tuple[str, str, int]]
-    #: Unschedulable pods that were the last of their shape to be rejected.
-    last_rejected: list[str] = []
 
 
 def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:

@@ -27,7 +27,7 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import PluginTimes
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.queue.active import ActiveQueue, PodHeap
-from stowplan.scheduler.queue.backoff import BackoffQueue, IsRejectedAlike, QueueSettings, RejectedPods
+from stowplan.scheduler.queue.backoff import BackoffQueue, QueueSettings
 from stowplan.scheduler.queue.metrics import QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
@@ -51,7 +51,6 @@ class Places:
         rejected_in_a_row: int,
         now: Callable[[], float],
         gate: Gate,
-        is_rejected_alike: IsRejectedAlike,
         requeueing: Requeueing,
         nominations: Nominations,
         metrics: QueueMetrics,
@@ -65,8 +64,7 @@ class Places:
         self._metrics = metrics
         self._observer = observer
         self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
-        self._is_rejected_alike = is_rejected_alike
-        self.backoff = self._new_backoff(settings, sort_key)
+        self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
         self.unschedulable = UnschedulablePods()
         #: Waiting pods by `namespace/name`.
         self._queued: dict[str, QueuedPod] = {}
@@ -78,9 +76,6 @@ class Places:
         #: (plugin, profile) -> waiting pods that it rejected.
         self.rejected_by: Counter[tuple[str, str]] = Counter()
 
-    def _new_backoff(self, settings: QueueSettings, sort_key: Callable[[QueuedPod], Any]) -> BackoffQueue:
-        return BackoffQueue(settings, sort_key=sort_key, now=self._now, is_rejected_alike=self._is_rejected_alike)
-
     def get(self, key: str) -> QueuedPod | None:
         return self._queued.get(key)
 
@@ -90,8 +85,6 @@ class Places:
 
     def renew(self, queued: QueuedPod, info: PodInfo) -> None:
         """Take over another version of a waiting pod; a successor of its name may be in another group."""
-        if info.shape is not queued.pod.shape:
-            self.backoff.rejected.left(queued)
         self._leave(queued)
         queued.pod = info
         self._enter(queued)
@@ -133,7 +126,7 @@ class Places:
         active, backing_off = self.active, self.backoff
         self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
         self.active.in_a_row = active.in_a_row
-        self.backoff = self._new_backoff(settings, sort_key)
+        self.backoff = BackoffQueue(settings, sort_key=sort_key, now=self._now)
         self.backoff.next_check = backing_off.next_check
         for queued in sorted(active, key=lambda queued: queued.arrival):
             self.active.put(queued)
@@ -177,8 +170,6 @@ class Places:
     def _move_to_unschedulable(self, queued: QueuedPod, cause: str) -> None:
         present = self._queued.get(queued.pod.key)
         if present is queued:
-            if queued.gated:
-                self.backoff.rejected.left(queued)
             self.unschedulable.put(queued)
         elif present is not None and present.place is not Place.UNSCHEDULABLE:
             # A second pod of that name is gated: the first one stays where it is.
@@ -214,7 +205,6 @@ class Places:
     def take_out(self, queued: QueuedPod) -> None:
         """Remove a waiting pod from its place."""
         key = queued.pod.key
-        self.backoff.rejected.left(queued)
         self._leave(queued)
         if queued.place is Place.UNSCHEDULABLE:
             self.unschedulable.discard(key)
@@ -229,7 +219,7 @@ class Places:
         return queued
 
     def pop_rejected(self) -> QueuedPod | None:
-        """Remove and return the first of the rejected pods in backoff that is worth an attempt."""
+        """Remove and return the first of the rejected pods in backoff."""
         queued = self.backoff.rejected.pop()
         if queued is not None:
             self._leave(queued)
@@ -244,10 +234,9 @@ class Places:
             self.move_to_active(queued, cause, from_backoff=True)
 
     def refresh(self, queued: QueuedPod) -> None:
-        """Sort the pod in again where it is, after it or its nomination changed."""
+        """Sort the pod in again where it is, after it changed."""
         if queued.place is Place.UNSCHEDULABLE:
             self.unschedulable.put(queued)
-            self.backoff.rejected.look_again(queued.pod.shape)
         else:
             self._heap_of(queued).put(queued)
 
@@ -261,7 +250,7 @@ class Places:
             for plugin in queued.rejectors:
                 self.rejected_by[plugin, queued.profile] += change
 
-    def _heap_of(self, queued: QueuedPod) -> ActiveQueue | PodHeap | RejectedPods:
+    def _heap_of(self, queued: QueuedPod) -> ActiveQueue | PodHeap:
         return self.active if queued.place is Place.ACTIVE else self.backoff.heap_of(queued)
 
     def _make_way(self, queued: QueuedPod, cause: str) -> None:
@@ -409,26 +398,6 @@ def _log_gated(plugin: PreEnqueuePlugin, queued: QueuedPod, status: Status) -> N
     if verbose.enabled:
         text = "Status after running PreEnqueue plugin"
         verbose.info(text, pod=queued.pod, plugin=plugin.name, status=status.message)
-
-
-class AlikeRejections:
-    """Whether another pod of the same shape would be rejected as the given one was, if nothing happened since."""
-
-    def __init__(self, frameworks: Mapping[str, Framework], nominator: Nominator) -> None:
-        self._frameworks = frameworks
-        self._nominator = nominator
-
-    def __call__(self, rejected: QueuedPod, other: QueuedPod) -> bool:
-        framework = self._frameworks.get(rejected.profile)
-        if framework is None or rejected.pending_plugins:
-            return False
-        if not rejected.unschedulable_plugins <= framework.rejecting_alike:
-            return False
-        if self._nominator.node_of(rejected.pod.uid) or self._nominator.node_of(other.pod.uid):
-            # One may preempt what the other could not, and has room to itself.
-            return False
-        signature = framework.signature(other.pod)
-        return signature is not None and signature == framework.signature(rejected.pod)
 
 
 class Nominations:

@@ -43,7 +43,7 @@ from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_po
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
 from stowplan.scheduler.queue.metrics import QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
-from stowplan.scheduler.queue.places import AlikeRejections, Gate, Nominations, Places
+from stowplan.scheduler.queue.places import Gate, Nominations, Places
 from stowplan.scheduler.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
 from stowplan.scheduler.queue.requeueing import Interest, Requeueing, Strategy
 
@@ -103,7 +103,6 @@ class SchedulingQueue:
             rejected_in_a_row=_in_a_row(settings, order),
             now=now,
             gate=Gate(frameworks, observer),
-            is_rejected_alike=AlikeRejections(frameworks, nominator),
             requeueing=self._requeueing,
             nominations=self._nominations,
             metrics=metrics,
@@ -169,9 +168,6 @@ class SchedulingQueue:
     def nominate(self, info: PodInfo, node_name: str | None) -> None:
         """Nominate a pending pod to a node; "" removes its nomination, None means the node that its status names."""
         self._nominations.add(info, node_name)
-        queued = self._places.get(info.key)
-        if queued is not None:
-            self._places.refresh(queued)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
@@ -243,8 +239,6 @@ class SchedulingQueue:
         strategy, happened = self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
-        if queued.place is Place.UNSCHEDULABLE and not queued.gated:
-            self._places.backoff.rejected.was_rejected(queued)
         self._log_return(queued, strategy)
         if happened is not None and not happened.event.is_wildcard:
             self._observer.woken([queued], happened.event, happened.old if happened.new is None else happened.new)
@@ -442,10 +436,9 @@ class SchedulingQueue:
 
     @property
     def can_pop(self) -> bool:
-        """Whether `pop` may give a pod now."""
+        """Whether `pop` gives a pod now, unless it is in flight already."""
         places = self._places
-        ready = places.backoff.rejected.ready.entries
-        return bool(places.active.pods.entries or (self._settings.pop_from_backoff and ready))
+        return bool(places.active.pods.entries or (self._settings.pop_from_backoff and places.backoff.rejected.entries))
 
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
@@ -500,7 +493,6 @@ class SchedulingQueue:
             oldest=None if places.oldest == inf else places.oldest,
             scheduling_cycle=self.scheduling_cycle,
             rejected_by=[(*key, number) for key, number in places.rejected_by.items()],
-            last_rejected=[queued.key for queued in places.backoff.rejected.last_rejected.values()],
         )
 
     def load(self, dumped: DumpedQueue, pending: PendingPods) -> None:
@@ -512,9 +504,6 @@ class SchedulingQueue:
             if info is None:
                 raise ValueError(f"pod {one.key} waits in the queue of the dump, and is not among its pending pods")
             places.restore(restored_pod(one, info))
-        for key in dumped.last_rejected:
-            if (rejected := places.get(key)) is not None:
-                places.backoff.rejected.was_rejected(rejected)
         places.arrivals, places.active.in_a_row = dumped.arrivals, dumped.rejected_in_a_row
         places.backoff.next_check, self._next_leftovers = dumped.next_backoff_look, dumped.next_leftovers
         places.oldest = inf if dumped.oldest is None else dumped.oldest

@@ -16,7 +16,6 @@ from hypothesis.stateful import (
 )
 
 from stowplan.plugins import QueueSortPlugin
-from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.events import (
     FORCE_ACTIVATE,
     NODE,
@@ -149,8 +148,6 @@ PROFILES = {
     DEFAULT: ("Shared", "Picky", "Claims", "Broken", "Always", "Deaf", "Door", "Lock"),
     OTHER: ("Shared", "Picky", "Claims", "Deaf", "Door"),
 }
-#: They declare what they read.
-ALIKE = ("Shared", "Picky", "Claims")
 REJECTORS = st.sets(
     st.sampled_from(("Shared", "Picky", "Claims", "Claims", "Broken", "Always", "Deaf", "Door")), max_size=2
 )
@@ -173,10 +170,7 @@ class Machine(RuleBasedStateMachine):
         classes = {
             profile: [
                 plugin_waiting_for(
-                    n,
-                    *known[n][0],
-                    reads=Reads.NODES if n in ALIKE else Reads.ANYTHING,
-                    **({"pre_enqueue": self.world.gate(n)} if known[n][1] else {"pre_filter": None}),
+                    n, *known[n][0], **({"pre_enqueue": self.world.gate(n)} if known[n][1] else {"filter": None})
                 )
                 for n in names
             ]
@@ -205,7 +199,6 @@ class Machine(RuleBasedStateMachine):
             profile: {
                 "gates": [(n, self.world.passes(n)) for n in names if known[n][1] and n not in self.off],
                 "events": {n: [(r.event, r.hint) for r in _implied(known[n][0])] for n in names if n not in self.off},
-                "alike": [n for n in ALIKE if n not in self.off],
             }
             for profile, names in PROFILES.items()
         }
@@ -281,23 +274,16 @@ class Machine(RuleBasedStateMachine):
         queued = self.queue.pop_specific(self.harness.info(pod))
         assert (queued is not None) == (known["place"] == "ACTIVE")
         if queued is not None:
-            others, in_a_row = [p for p in self.plain.pods if p is not known], self.plain.rejected_in_a_row
+            others = [p for p in self.plain.pods if p is not known]
             self.plain.pods = [known]
             assert self.plain.pop() is known
-            # It was not its turn.
-            self.plain.pods, self.plain.rejected_in_a_row = others, in_a_row
+            self.plain.pods = others
             self.flying[queued.pod.uid] = (queued, known)
 
     @precondition(lambda self: self.flying)
     @rule(data=st.data(), how=st.sampled_from(("placed", "rejected", "rejected", "rejected", "error", "late error")))
     def attempt_ends(self, data, how):
         uid = data.draw(st.sampled_from(sorted(self.flying)))
-        rejected, pending = (data.draw(REJECTORS), data.draw(REJECTORS)) if how == "rejected" else (set(), set())
-        if not data.draw(st.booleans()):
-            pending = set()
-        self._end_attempt(uid, how, rejected, pending, data.draw(st.sampled_from((None, "", "n3"))))
-
-    def _end_attempt(self, uid, how, rejected, pending=frozenset(), node=""):
         queued, plain = self.flying.pop(uid)
         pod = self.store.get(queued.pod.key)
         if how != "placed" and (pod is None or pod.metadata.uid != uid):
@@ -307,8 +293,11 @@ class Machine(RuleBasedStateMachine):
             self.plain.done(uid)
         if how == "placed":
             return
+        rejected, pending = (data.draw(REJECTORS), data.draw(REJECTORS)) if how == "rejected" else (set(), set())
         if plain["profile"] == OTHER:
             rejected, pending = rejected - {"Broken", "Always"}, pending - {"Broken", "Always"}
+        if not data.draw(st.booleans()):
+            pending = set()
         queued.pod = plain["info"] = self.harness.state.pending.get(queued.pod.key)
         queued.unschedulable_plugins, queued.pending_plugins, queued.gating_plugin = set(rejected), set(pending), ""
         plain.update(no=set(rejected), pending=set(pending), gate="")
@@ -317,23 +306,9 @@ class Machine(RuleBasedStateMachine):
         else:
             with pytest.raises(ValueError, match=rf"Pod {queued.key} is already present in .* queue"):
                 self.queue.add_unschedulable_if_not_present(queued)
+        node = data.draw(st.sampled_from((None, "", "n3")))
         self.queue.nominate(queued.pod, node)
         self.plain.nominate(queued.pod, node)
-
-    @rule(shape=st.sampled_from(SHAPES), how_many=st.integers(2, 4), again=st.integers(0, 2))
-    def equal_pods_are_rejected_and_woken(self, shape, how_many, again):
-        """Then some are tried before their backoff is over, and rejected again."""
-        traits = {"shape": shape, "rank": "1", "priority": 0, "nominated": "", "other": "1"}
-        for name in NAMES[:how_many]:
-            self.comes_or_changes(name, traits)
-        self.pops(how_many)
-        for uid in sorted(self.flying):
-            self._end_attempt(uid, "rejected", {"Shared"})
-        self.hint_changes("Shared", shape, yes=True)
-        self.node_changes((None, a_node("n")), only_low=False)
-        self.pops(again)
-        for uid in sorted(self.flying):
-            self._end_attempt(uid, "rejected", {"Shared"})
 
     # -- events -------------------------------------------------------------------------------------------------------
 

@@ -137,13 +137,6 @@ class ProfilePlugins:
         #: that only score.
         self.undeclared_filters = _undeclared(*self.pre_filter, *self.filter)
         self.undeclared_scores = _undeclared(*self.pre_score, *self.score) - self.undeclared_filters
-        #: Plugins that reject equal pods alike until an event for which they registered: they reject while nodes are
-        #: filtered and never later, and read only what they declare.
-        self.rejecting_alike = (
-            frozenset(p.name for p in (*self.pre_filter, *self.filter))
-            - frozenset(p.name for p in (*self.reserve, *self.permit, *self.pre_bind, *self.bind))
-            - self.undeclared_filters
-        )
         #: Scores that are added up as they are, and change with the sums of a node alone.
         self.summed_scores = {
             p.name: p
