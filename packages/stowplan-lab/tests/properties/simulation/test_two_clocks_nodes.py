@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from support.examples import times
 from support.live.two_clocks_nodes import Drain, Fail, Remove, Taint, agree_on_nodes
 from support.scenarios.manifests import container
 
@@ -11,6 +14,16 @@ from support.scenarios.manifests import container
 def tolerating(key, seconds=None):
     limit = {} if seconds is None else {"tolerationSeconds": seconds}
     return {"key": key, "operator": "Exists", "effect": "NoExecute", **limit}
+
+
+#: In seconds that rarely add up to a time between two events: what is due at one instant has no order.
+TOLERATIONS = [
+    [],
+    [tolerating("k", 19)],
+    [tolerating("k"), tolerating("other", 43)],
+    [tolerating("node.kubernetes.io/unreachable", 31)],
+]
+PROTECTIONS = [{}, {"minAvailable": 2}, {"maxUnavailable": 1}, {"maxUnavailable": "40%"}, {"minAvailable": "50%"}]
 
 
 def workload(kind, replicas=None, tolerations=(), **more):
@@ -36,6 +49,43 @@ def budget(kind, spec):
     }
 
 
+NODES = st.sampled_from(["node-1", "node-2", "node-3"])
+SECONDS = st.sampled_from([7, 33, 61, 100, 150, 370, 420, 700])
+EVENTS = st.one_of(
+    st.builds(Fail, NODES, SECONDS),
+    st.builds(Taint, NODES, SECONDS, st.sampled_from(["k", "k", "other"])),
+    st.builds(Drain, NODES, SECONDS),
+    st.just(Remove()),
+)
+
+
+@settings(
+    max_examples=times(4), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.integers(0, 5),
+    st.integers(0, 3),
+    st.tuples(*[st.sampled_from(TOLERATIONS)] * 3),
+    st.lists(st.tuples(st.sampled_from([3, 11, 29, 77, 240]), EVENTS), max_size=6),
+    st.sampled_from(PROTECTIONS),
+    st.sampled_from([0, 6.3]),
+    st.sampled_from([0, 2.6, 27.3]),
+)
+def test_nodes(tmp_path, replicas, ordinals, tolerations, gaps, protection, startup, termination):
+    first, second, third = tolerations
+    workloads = {
+        "web": workload("ReplicaSet", replicas, first),
+        "db": workload("StatefulSet", ordinals, second, serviceName="db"),
+        "d": workload("DaemonSet", None, third),
+    }
+    budgets = [budget("ReplicaSet", protection), budget("StatefulSet", protection)] if protection else []
+    events, at = [], 20
+    for gap, event in gaps:
+        at += gap
+        events.append((at, event))
+    agree_on_nodes(workloads, events, tmp_path, budgets=budgets, startup=startup, termination=termination)
+
+
 @pytest.mark.parametrize(
     "events",
     [
@@ -51,8 +101,8 @@ def budget(kind, spec):
 )
 def test_chosen_events(tmp_path, events):
     workloads = {
-        "web": workload("ReplicaSet", 5, [tolerating("k", 20)]),
-        "db": workload("StatefulSet", 3, [tolerating("k"), tolerating("other", 40)], serviceName="db"),
+        "web": workload("ReplicaSet", 5, TOLERATIONS[1]),
+        "db": workload("StatefulSet", 3, TOLERATIONS[2], serviceName="db"),
         "d": workload("DaemonSet"),
     }
     budgets = [budget("ReplicaSet", {"maxUnavailable": 1}), budget("StatefulSet", {"minAvailable": 2})]
