@@ -412,7 +412,10 @@ class Simulation:
         for spec in self.scenario.workloads:
             if spec.trace is None:
                 with problems.collected():
-                    templates[spec.name], notes = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
+                    template, notes = template_of(spec, self._folder, classes, rolls=spec.name in rolled)
+                    if template.kind == "CronJob" and self.scenario.duration is None:
+                        raise ScenarioError(f"workloads: {spec.name}: a CronJob never ends: give a duration")
+                    templates[spec.name] = template
                     for note in notes:
                         self.context.note(note)
         problems.raise_any()

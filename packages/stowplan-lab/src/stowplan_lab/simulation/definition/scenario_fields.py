@@ -127,7 +127,7 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     """Arriving pods, or workloads that create them."""
 
     name: str
-    #: The manifest of a Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet or Job; `file`: the same in a file.
+    #: Of a Pod, Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or CronJob; `file`: the same in a file.
     manifest: dict[str, Any] | None = None
     file: str | None = None
     trace: dict[str, Any] | None = None

@@ -3,7 +3,7 @@
 #: In Markdown, as in docs/use/simulate.md.
 LEFT_OUT = (
     "Actual resource usage, except for what autoscalers measure: to the scheduler, a pod uses what it requests.",
-    "CronJobs.",
+    "CronJobs of the initial cluster.",
     "`podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` of Jobs.",
     "Updates that are in progress in the initial cluster: they count as complete.",
     "`persistentVolumeClaimRetentionPolicy` of StatefulSets: claims are kept.",

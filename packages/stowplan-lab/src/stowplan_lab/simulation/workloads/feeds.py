@@ -18,6 +18,7 @@ from stowplan_lab.simulation.results.ledger import Origin
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import trace_of
+from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
 from stowplan_lab.simulation.workloads.jobs import JobController
 from stowplan_lab.simulation.workloads.owners import Replicated, Template, WorkloadController, named_pod
@@ -28,7 +29,7 @@ from stowplan_lab.traces.trace import TraceError
 #: Specs of a trace that are cached for equal pods.
 _KEPT_SPECS = 8192
 
-Feed = "Iterator[tuple[float, Request | Call]]"
+Controller = Replicated | JobController | CronJobController
 
 
 def feed_of(
@@ -77,7 +78,9 @@ def _controllers(
             yield context.start + at, Call(partial(_begin, _controller(context, template, name), controllers))
 
 
-def _controller(context: SimulationContext, template: Template, name: str) -> Replicated | JobController:
+def _controller(context: SimulationContext, template: Template, name: str) -> Controller:
+    if template.kind == "CronJob":
+        return CronJobController(context, template, name)
     if template.kind == "Job":
         return JobController(context, template, name)
     chance = context.chance(f"lifetimes of {name}")
@@ -88,7 +91,7 @@ def _controller(context: SimulationContext, template: Template, name: str) -> Re
     return WorkloadController(context, template, name, chance)
 
 
-def _begin(controller: Replicated | JobController, controllers: dict[Any, None]) -> None:
+def _begin(controller: Controller, controllers: dict[Any, None]) -> None:
     controllers[controller] = None
     if isinstance(controller, JobController):
         controller.on_finish = partial(controllers.pop, controller)

@@ -9,13 +9,11 @@ Upstream: pkg/controller/job.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from sys import maxsize
 from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.types import Pod
 from stowplan_cluster.reconcile.completion_indexes import COMPLETION_INDEX, Indexes
@@ -33,8 +31,9 @@ from stowplan_cluster.reconcile.jobs import (
 from stowplan_cluster.reconcile.pods import FAILED
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_cluster.reconcile.views import Job
-from stowplan_lab.simulation.results.ledger import Entry
+from stowplan_lab.simulation.results.ledger import DELETED, Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.looks import Looks
 from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, Template, named_pod
 from stowplan_lab.simulation.workloads.runs import Runs
 
@@ -42,8 +41,6 @@ from stowplan_lab.simulation.workloads.runs import Runs
 RUNNING, COMPLETE = "running", "complete"
 #: Why pods are deleted.
 SUSPENDED, JOB_FAILED = "suspended", "job failed"
-#: The shortest wait: the time is in seconds since 1970, and a shorter one would not advance it.
-_SHORTEST = 1e-6
 
 
 class JobController:
@@ -55,6 +52,7 @@ class JobController:
         self._template = template
         self.name = name
         self._runs = Runs(context, template, name)
+        self._looks = Looks(context, self._reconcile)
         self.job: Job = template.job
         self.progress = Progress()
         self.finished_at: float | None = None
@@ -74,8 +72,6 @@ class JobController:
         #: UID -> restarts of active pods that were restarted.
         self._restarts: dict[str, int] = {}
         self._strays = 0
-        self._will_look = False
-        self._looks_at: float | None = None
 
     def begin(self) -> None:
         self._context.jobs[RUNNING] += 1
@@ -90,6 +86,13 @@ class JobController:
             self._strays = sum(index >= completions for index in self._active.values() if index is not None)
         self._reconcile()
 
+    def delete(self) -> None:
+        """It is deleted, and its pods with it."""
+        if self.finished_at is None:
+            self._end(DELETED)
+            for uid in list(self._active):
+                self._remove(uid, DELETED)
+
     # -- pods ---------------------------------------------------------------------------------------------------------
 
     def finished(self, entry: Entry) -> None:
@@ -101,7 +104,7 @@ class JobController:
         if index is not None:
             index = self._counting(index)
         self._ended.append(Ended(not entry.failed, self._context.time.now, index))
-        self._look()
+        self._looks.soon()
 
     def lost(self, entry: Entry) -> None:
         uid = entry.pod.metadata.uid
@@ -113,7 +116,7 @@ class JobController:
         verdict = self.progress.verdict
         if counts_when_terminating(self.job.spec, None if verdict is None else verdict.type):
             self._fail(uid, index)
-        self._look()
+        self._looks.soon()
 
     def _gone(self, entry: Entry) -> None:
         uid = entry.pod.metadata.uid
@@ -123,7 +126,7 @@ class JobController:
         self._release(index)
         self._fail(uid, index)
         self._settled.discard(uid)
-        self._look()
+        self._looks.soon()
 
     def _fail(self, uid: str, index: int | None) -> None:
         """Count a lost pod."""
@@ -142,36 +145,11 @@ class JobController:
         uid = entry.pod.metadata.uid
         if entry.restarts > self._restarts.get(uid, 0) and uid in self._active:
             self._restarts[uid] = entry.restarts
-            self._look()
+            self._looks.soon()
 
     # -- the controller ------------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """Reconcile after something has happened."""
-        if not self._will_look and self.finished_at is None:
-            self._will_look = True
-            time = self._context.time
-            time.at(time.now + self._context.models.controller_delay, Call(self._looked))
-
-    def _looked(self) -> None:
-        self._will_look = False
-        self._reconcile()
-
-    def _look_in(self, seconds: float) -> None:
-        """Reconcile when that much time has passed."""
-        at = self._context.now + max(seconds, _SHORTEST)
-        if self._looks_at is None or at < self._looks_at - _SHORTEST:
-            self._looks_at = at
-            self._context.time.at(at, Call(partial(self._timed_out, at)))
-
-    def _timed_out(self, at: float) -> None:
-        if self._looks_at == at:
-            self._looks_at = None
-            self._reconcile()
-
     def _reconcile(self) -> None:
-        if self.finished_at is not None:
-            return
         ended, self._ended = self._ended, []
         pods = Pods(
             active=len(self._active),
@@ -195,8 +173,8 @@ class JobController:
                 self._make(None)
         if step.finished:
             self._finish()
-        elif step.after is not None:
-            self._look_in(step.after)
+        else:
+            self._looks.after(step.after)
 
     def _reported(self) -> Sequence[ReportedPod]:
         return [self._context.reported(uid, uid) for uid in self._active]
@@ -204,17 +182,19 @@ class JobController:
     def _delete(self, step: Step) -> None:
         why = JOB_FAILED if step.counts_deleted else SUSPENDED if self.job.spec.suspend else SCALED_DOWN
         for pod in step.delete:
-            uid = pod.uid
             if not step.counts_deleted:
-                self._settled.add(uid)
-            entry = self._context.ledger.of(uid)
-            if entry is not None:
-                self._context.delete(entry, why)
-            else:
-                # The API server has refused it so far.
-                self._context.refused.drop({uid})
-                self._release(self._active.pop(uid))
-        self._look()
+                self._settled.add(pod.uid)
+            self._remove(pod.uid, why)
+        self._looks.soon()
+
+    def _remove(self, uid: str, why: str) -> None:
+        entry = self._context.ledger.of(uid)
+        if entry is not None:
+            self._context.delete(entry, why)
+        else:
+            # The API server has refused it so far.
+            self._context.refused.drop({uid})
+            self._release(self._active.pop(uid))
 
     def _make(self, index: int | None) -> None:
         template = self._template
@@ -234,12 +214,16 @@ class JobController:
     def _finish(self) -> None:
         verdict = self.progress.verdict
         assert verdict is not None
-        self.finished_at = self._context.time.now
-        jobs = self._context.jobs
-        jobs[RUNNING] -= 1
-        jobs[verdict.reason if verdict.type == FAILURE_TARGET else COMPLETE] += 1
+        self._end(verdict.reason if verdict.type == FAILURE_TARGET else COMPLETE)
         if self.on_finish is not None:
             self.on_finish()
+
+    def _end(self, outcome: str) -> None:
+        self.finished_at = self._context.time.now
+        self._looks.end()
+        jobs = self._context.jobs
+        jobs[RUNNING] -= 1
+        jobs[outcome] += 1
 
 
 def _indexed(pod: Pod, index: int) -> Pod:

@@ -3,8 +3,10 @@
     Pod                                      each arrival is a pod
     Deployment, ReplicaSet, StatefulSet      each arrival keeps a number of replicas, and replaces lost ones
 
-DaemonSets are in `daemons`, Jobs in `jobs`, rollouts of Deployments in `deployments`, StatefulSets in `stateful`. With
-`models.controllers: false` nothing is replaced. Upstream: pkg/controller (replicaset, statefulset, daemon).
+DaemonSets are in `daemons`, Jobs in `jobs`, CronJobs in `cron_jobs`, rollouts of Deployments in `deployments`,
+StatefulSets in `stateful`. With `models.controllers: false` nothing is replaced.
+
+Upstream: pkg/controller (replicaset, statefulset, daemon).
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_cluster.reconcile.replica_sets import next_change
-from stowplan_cluster.reconcile.views import Job, UpdateStrategy
+from stowplan_cluster.reconcile.views import CronJob, Job, UpdateStrategy
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import FailuresSpec
 from stowplan_lab.simulation.results.ledger import Entry, Origin
@@ -39,8 +41,9 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     #: As an API server would store it.
     pod: Pod
     replicas: int = 1
-    #: For a Job.
+    #: For a Job, and that which a CronJob creates.
     job: Job | None = None
+    cron_job: CronJob | None = None
     #: For a StatefulSet: whether a pod waits for the one before it (OrderedReady).
     ordered: bool = False
     #: The same: ordinals.start.

@@ -19,13 +19,19 @@ from stowplan.kube.api.types import PersistentVolumeClaim, PriorityClass, Replic
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
-from stowplan_lab.simulation.workloads.job_specs import LEFT_OUT, PATCHED_KINDS, job_of, patched_fields
+from stowplan_lab.simulation.workloads.job_specs import (
+    LEFT_OUT,
+    PATCHED_KINDS,
+    cron_job_of,
+    job_of,
+    patched_fields,
+)
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.revisions import ROLLED, update_strategy
 
-KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job")
+KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 #: Kinds whose pods may have runs that fail.
-_FAILING = ("Pod", "Job")
+_FAILING = ("Pod", "Job", "CronJob")
 #: Fields that a rollout may change.
 _PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
 #: The default comes first.
@@ -61,8 +67,11 @@ def template_of(
     if spec.scheduler_name:
         found = replace(found, spec=replace(found.spec, scheduler_name=spec.scheduler_name))
     of_spec = manifest.get("spec") or {}
-    replicas = 1 if kind == "Job" else _number(of_spec.get("replicas"), f"{where}: spec.replicas")
-    job = job_of(manifest, where) if kind == "Job" else None
+    cron_job, job = None, None
+    if kind == "CronJob":
+        cron_job, job = cron_job_of(manifest, where)
+    elif kind == "Job":
+        job = job_of(manifest, where)
     if job is not None:
         if spec.lifetime is None:
             raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
@@ -73,8 +82,9 @@ def template_of(
         workload=spec.name,
         kind=kind,
         pod=found,
-        replicas=replicas,
+        replicas=1 if job is not None else _number(of_spec.get("replicas"), f"{where}: spec.replicas"),
         job=job,
+        cron_job=cron_job,
         ordered=kind == "StatefulSet" and _is_ordered(of_spec, where),
         first_ordinal=_first_ordinal(of_spec, where) if kind == "StatefulSet" else 0,
         min_ready=_min_ready(of_spec, where) if kind in ROLLED else 0.0,
@@ -85,8 +95,16 @@ def template_of(
         claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
-    ignored = [] if job is None else [f"{where}: spec.{name} is not modelled" for name in LEFT_OUT if name in of_spec]
-    return template, [*admitted.notes, *ignored]
+    return template, [*admitted.notes, *_ignored(kind, of_spec, where)]
+
+
+def _ignored(kind: str, spec: Mapping[str, Any], where: str) -> list[str]:
+    if kind not in PATCHED_KINDS:
+        return []
+    path = "spec"
+    if kind == "CronJob":
+        path, spec = "spec.jobTemplate.spec", spec["jobTemplate"]["spec"]
+    return [f"{where}: {path}.{name} is not modelled" for name in LEFT_OUT if name in spec]
 
 
 def patched_template(

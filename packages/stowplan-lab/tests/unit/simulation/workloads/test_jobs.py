@@ -184,5 +184,5 @@ def test_fields_that_are_not_modelled_are_noted():
 
 def test_only_pods_and_jobs_fail():
     workload = {"name": "w", "manifest": a_workload("Deployment"), "lifetime": 60, "failures": {"times": 1}}
-    with pytest.raises(ScenarioError, match="workloads: w: failures: only pods of a Pod or a Job fail, not those of a"):
+    with pytest.raises(ScenarioError, match="w: failures: only pods of a Pod or a Job or a CronJob fail"):
         play(workload)

@@ -29,17 +29,13 @@ _THROUGH = {"Deployment": "ReplicaSet", "CronJob": "Job"}
 
 def pod_of(manifest: Mapping[str, Any]) -> Pod:
     """The pod template of an object, or the pod itself; raises LoadError."""
-    kind, metadata = manifest.get("kind"), manifest.get("metadata") or {}
+    kind, metadata = manifest.get("kind"), _part(manifest, "metadata")
     name = f"{kind} {metadata.get('namespace') or 'default'}/{metadata.get('name')}"
     if kind == "Pod":
         obj: Any = manifest
     else:
-        spec = manifest.get("spec") or {}
-        holder = (spec.get("jobTemplate") or {}).get("spec") or {} if kind == "CronJob" else spec
-        template = manifest.get("template") if kind == "PodTemplate" else holder.get("template")
-        if not isinstance(template, dict):
-            raise LoadError([f"{name}: has no pod template"])
-        labels = (template.get("metadata") or {}).get("labels") or {}
+        template = _template(manifest, name)
+        labels = _part(template, "metadata").get("labels") or {}
         about = {"name": metadata.get("name"), "namespace": metadata.get("namespace") or "default", "labels": labels}
         obj = {"apiVersion": "v1", "kind": "Pod", "metadata": about, "spec": template.get("spec") or {}}
     try:
@@ -50,6 +46,23 @@ def pod_of(manifest: Mapping[str, Any]) -> Pod:
     if problems:
         raise LoadError([f"{name}: {problem}" for problem in problems])
     return pod
+
+
+def _template(manifest: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    path = {"PodTemplate": (), "CronJob": ("spec", "jobTemplate", "spec")}.get(manifest.get("kind", ""), ("spec",))
+    template = _part(manifest, *path).get("template")
+    if not isinstance(template, dict):
+        raise LoadError([f"{name}: has no pod template"])
+    return template
+
+
+def _part(manifest: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
+    found = manifest
+    for depth, name in enumerate(path, start=1):
+        found = found.get(name) or {}
+        if not isinstance(found, dict):
+            raise LoadError([f"{'.'.join(path[:depth])}: expected an object, got {found!r}"])
+    return found
 
 
 def workload_of(pod: Pod) -> tuple[str, str] | None:

@@ -1,0 +1,92 @@
+"""A CronJob in virtual time: its controller decides as that of the embedded cluster does, and creates Jobs.
+
+The Jobs of its history are kept without their pods, which leave the cluster when they end.
+
+Upstream: pkg/controller/cronjob.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from stowplan_cluster.reconcile.cron_jobs import Active, Child, History, job_name, next_step, started_now
+from stowplan_cluster.reconcile.jobs import FAILURE_TARGET, FINAL
+from stowplan_cluster.reconcile.views import CronJob
+from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.jobs import JobController
+from stowplan_lab.simulation.workloads.looks import Looks
+from stowplan_lab.simulation.workloads.owners import Template
+
+
+class CronJobController:
+    def __init__(self, context: SimulationContext, template: Template, name: str) -> None:
+        assert template.cron_job is not None
+        self._context = context
+        self._template = template
+        self._looks = Looks(context, self._reconcile)
+        self.cron_job: CronJob = replace(template.cron_job, metadata=replace(template.cron_job.metadata, name=name))
+        self._history = History()
+        #: By name, including those that are finished and in the history.
+        self.jobs: dict[str, JobController] = {}
+
+    def begin(self) -> None:
+        # In whole seconds, as in an object.
+        self._created = float(int(self._context.now))
+        self._reconcile()
+
+    def change(self, fields: Mapping[str, Any]) -> None:
+        """Change fields of its spec."""
+        self.cron_job = replace(self.cron_job, spec=replace(self.cron_job.spec, **fields))
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        children = [_child(job) for job in self.jobs.values()]
+        step = next_step(self.cron_job, self._created, self._history, children, self._context.now)
+        for event in step.events:
+            if event.reason == "InvalidSchedule":
+                self._context.note(f"workloads: {self._template.workload}: {event.message}")
+        for job in step.delete:
+            self.jobs.pop(job.name).delete()
+        self._history = step.history
+        if step.scheduled is not None:
+            name = job_name(self.cron_job.metadata.name, step.scheduled)
+            # Of schedules with several times in a minute, only one Job is created in each.
+            created = self.jobs.get(name)
+            self._history = started_now(step, Active(name, name))
+            if created is None:
+                self._start(name)
+            self._looks.soon()
+        self._looks.after(step.after)
+
+    def _start(self, name: str) -> None:
+        job = self.jobs[name] = JobController(self._context, self._template, name)
+        job.on_finish = partial(self._finished, job)
+        job.begin()
+
+    def _finished(self, job: JobController) -> None:
+        seconds = job.job.spec.ttl_seconds_after_finished
+        if seconds is not None:
+            assert job.finished_at is not None
+            self._context.later(int(job.finished_at) + seconds - self._context.now, partial(self._expired, job))
+        self._looks.soon()
+
+    def _expired(self, job: JobController) -> None:
+        if self.jobs.get(job.name) is job:
+            del self.jobs[job.name]
+            self._looks.soon()
+
+
+def _child(job: JobController) -> Child:
+    verdict, finished = job.progress.verdict, job.finished_at
+    outcome = "" if verdict is None or finished is None else FINAL[verdict.type]
+    return Child(
+        name=job.name,
+        uid=job.name,
+        started=job.progress.started,
+        outcome=outcome,
+        completed=finished if verdict is None or verdict.type != FAILURE_TARGET else None,
+    )
