@@ -36,14 +36,13 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.pods_by_node import key_of
-from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.pods import PODS, decode_pod
 from stowplan_cluster.reconcile.views import (
     DEPLOYMENTS,
     REPLICA_SETS,
     REPLICATION_CONTROLLERS,
     STATEFUL_SETS,
     Key,
-    PodWithConditions,
     Scaled,
 )
 
@@ -303,8 +302,5 @@ def _selector_of(stored: Stored) -> Selector:
 
 
 def _budget_pod(stored: Stored) -> BudgetPod:
-    pod = decode_json(stored.data, PodWithConditions)
-    metadata = pod.metadata
-    return BudgetPod(
-        ready=pod.ready, terminating=metadata.deletion_timestamp is not None, controller=controller_of(metadata)
-    )
+    pod = decode_pod(stored)
+    return BudgetPod(ready=pod.ready, terminating=pod.terminating, controller=controller_of(pod.metadata))

@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from stowplan.kube.api.api_errors import NotFound, not_found
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.meta import ApiStruct, ObjectMeta, controller_of
-from stowplan.kube.api.pod import Container, ResourceRequirements
+from stowplan.kube.api.meta import ObjectMeta, controller_of
+from stowplan.kube.api.pod import Container
 from stowplan.kube.api.quantity import NANO, Format, format_quantity
 from stowplan.kube.api.timestamps import seconds_of, timestamp
 from stowplan.kube.structs import PlainStruct
@@ -24,7 +24,7 @@ from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.resources import METRICS_GROUP, Resource
 from stowplan_cluster.apiserver.store import Store, Stored, stored_of
 from stowplan_cluster.reconcile.kubelet import KUBELET, OFF, STOPPED
-from stowplan_cluster.reconcile.pods import PODS, RUNNING, Condition
+from stowplan_cluster.reconcile.pods import PODS, RUNNING, Pod, decode_pod
 from stowplan_cluster.reconcile.replica_counts import Measured, Requests, ScaledPod
 from stowplan_cluster.reconcile.usage import (
     CPU,
@@ -57,56 +57,6 @@ _STORAGES = {
 }
 #: Memory is measured in whole Ki.
 _KI = 1024 * 1000
-
-
-class _Running(ApiStruct, frozen=True, kw_only=True):
-    started_at: str | None = None
-
-
-class _State(ApiStruct, frozen=True, kw_only=True):
-    running: _Running | None = None
-
-
-class _ContainerStatus(ApiStruct, frozen=True, kw_only=True):
-    state: _State = _State()
-
-
-class _Spec(ApiStruct, frozen=True, kw_only=True):
-    node_name: str = ""
-    containers: tuple[Container, ...] = ()
-    init_containers: tuple[Container, ...] = ()
-    resources: ResourceRequirements | None = None
-
-
-class _Status(ApiStruct, frozen=True, kw_only=True):
-    phase: str = ""
-    start_time: str | None = None
-    conditions: tuple[Condition, ...] = ()
-    container_statuses: tuple[_ContainerStatus, ...] = ()
-
-
-class _Pod(ApiStruct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: _Spec = _Spec()
-    status: _Status = _Status()
-
-    @property
-    def ready(self) -> Condition | None:
-        return next((one for one in self.status.conditions if one.type == "Ready"), None)
-
-    @property
-    def serves(self) -> bool:
-        """Whether it takes a share of its workload's load."""
-        ready = self.ready
-        is_ready = ready is not None and ready.status == "True"
-        return is_ready and self.status.phase == RUNNING and self.metadata.deletion_timestamp is None
-
-    @property
-    def running_since(self) -> float | None:
-        states = [one.state.running for one in self.status.container_statuses]
-        if self.status.phase != RUNNING or not states or None in states:
-            return None
-        return max(seconds_of(one.started_at) for one in states if one is not None)
 
 
 class _Workload(PlainStruct):
@@ -175,11 +125,11 @@ class ResourceMetrics:
         for stored in pods:
             if off and stored.field("spec.nodeName") in off:
                 continue
-            pod = decode_json(stored.data, _Pod)
+            pod = decode_pod(stored)
             since = pod.running_since
             if since is None or not pod.spec.containers:
                 continue
-            one = Consumer(stored.name, amounts_of(_running_containers(pod)), since, pod.serves)
+            one = Consumer(stored.name, amounts_of(_running_containers(pod)), since, _serves(pod))
             if not is_measured(one, now):
                 continue
             workload = self._workload_of(pod.metadata, workloads)
@@ -211,7 +161,7 @@ class ResourceMetrics:
             return None
         metadata = decode_json(stored.data, AnyObject).metadata
         above = self._workload_of(metadata, known) if kind in _MIDDLE else None
-        return above or _Workload(metadata, sum(decode_json(pod.data, _Pod).serves for pod in self._pods_below(uid)))
+        return above or _Workload(metadata, sum(_serves(decode_pod(pod)) for pod in self._pods_below(uid)))
 
     def _pods_below(self, uid: str) -> Iterator[Stored]:
         for one in self._store.dependents(uid):
@@ -223,24 +173,29 @@ class ResourceMetrics:
 
 def scaled_pod(stored: Stored) -> ScaledPod:
     """The pod as a HorizontalPodAutoscaler's controller sees it."""
-    pod = decode_json(stored.data, _Pod)
-    ready, started = pod.ready, pod.status.start_time
+    pod = decode_pod(stored)
+    ready, started = pod.ready_condition, pod.status.start_time
     return ScaledPod(
         name=stored.name,
-        phase=pod.status.phase,
+        phase=pod.phase,
         requests=_requests(pod),
-        deleting=pod.metadata.deletion_timestamp is not None,
+        deleting=pod.terminating,
         ready=None if ready is None else ready.status != "False",
         ready_since=0.0 if ready is None else seconds_of(ready.last_transition_time),
         started=None if started is None else seconds_of(started),
     )
 
 
-def _requests(pod: _Pod) -> Requests:
+def _requests(pod: Pod) -> Requests:
     return requests_of(amounts_of(_running_containers(pod)), pod.spec.resources)
 
 
-def _running_containers(pod: _Pod) -> list[Container]:
+def _serves(pod: Pod) -> bool:
+    """Whether it takes a share of its workload's load."""
+    return pod.ready and pod.phase == RUNNING and not pod.terminating
+
+
+def _running_containers(pod: Pod) -> list[Container]:
     return running_containers(pod.spec.containers, pod.spec.init_containers)
 
 

@@ -7,11 +7,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from stowplan.kube.api.affinity import Affinity
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.deletion_order import deletion_rank
 from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.pod import (
+    FINISHED,
+    PodCondition,
+    PodExtendedResourceClaimStatus,
+    PodResourceClaimStatus,
+    PodSpec,
+)
 from stowplan.kube.api.timestamps import seconds_of
 
 PODS = "pods"
@@ -22,33 +27,17 @@ SUCCEEDED = "Succeeded"
 FAILED = "Failed"
 
 
-class InitContainer(ApiStruct, frozen=True, kw_only=True):
-    name: str = ""
-    restart_policy: str | None = None
-
-
-class ClaimSource(ApiStruct, frozen=True, kw_only=True):
-    claim_name: str = ""
-
-
-class Volume(ApiStruct, frozen=True, kw_only=True):
-    name: str = ""
-    persistent_volume_claim: ClaimSource | None = None
-
-
-class PodSpec(ApiStruct, frozen=True, kw_only=True):
-    node_name: str = ""
-    affinity: Affinity | None = None
-    init_containers: tuple[InitContainer, ...] = ()
-    volumes: tuple[Volume, ...] = ()
-
-
 class Terminated(ApiStruct, frozen=True, kw_only=True):
     exit_code: Int32 = 0
     finished_at: str | None = None
 
 
+class Running(ApiStruct, frozen=True, kw_only=True):
+    started_at: str | None = None
+
+
 class ContainerState(ApiStruct, frozen=True, kw_only=True):
+    running: Running | None = None
     terminated: Terminated | None = None
 
 
@@ -58,20 +47,20 @@ class ContainerStatus(ApiStruct, frozen=True, kw_only=True):
     state: ContainerState = ContainerState()
 
 
-class Condition(ApiStruct, frozen=True, kw_only=True):
-    type: str = ""
-    status: str = ""
-    last_transition_time: str | None = None
-
-
 class PodStatus(ApiStruct, frozen=True, kw_only=True):
     phase: str = ""
-    conditions: tuple[Condition, ...] = ()
+    start_time: str | None = None
+    conditions: tuple[PodCondition, ...] = ()
     container_statuses: tuple[ContainerStatus, ...] = ()
     init_container_statuses: tuple[ContainerStatus, ...] = ()
+    #: Claims generated from templates; `name` is the entry in spec.resourceClaims.
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
+    extended_resource_claim_status: PodExtendedResourceClaimStatus | None = None
 
 
 class Pod(ApiStruct, frozen=True, kw_only=True):
+    """A pod as its controllers see it: its spec, and what its kubelet reports."""
+
     metadata: ObjectMeta = ObjectMeta()
     spec: PodSpec = PodSpec()
     status: PodStatus = PodStatus()
@@ -106,13 +95,21 @@ class Pod(ApiStruct, frozen=True, kw_only=True):
         return not self.finished and not self.terminating
 
     @property
-    def ready_condition(self) -> Condition | None:
+    def ready_condition(self) -> PodCondition | None:
         return next((condition for condition in self.status.conditions if condition.type == "Ready"), None)
 
     @property
     def ready(self) -> bool:
         condition = self.ready_condition
         return condition is not None and condition.status == "True"
+
+    @property
+    def running_since(self) -> float | None:
+        """When the last of its containers started; None unless all run."""
+        states = [one.state.running for one in self.status.container_statuses]
+        if self.phase != RUNNING or not states or None in states:
+            return None
+        return max(seconds_of(one.started_at) for one in states if one is not None)
 
     @property
     def restarts(self) -> int:

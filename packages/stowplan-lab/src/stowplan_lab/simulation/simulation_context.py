@@ -10,11 +10,11 @@ from typing import Any
 from stowplan.drivers.virtual_time.driver import Call, VirtualTime
 from stowplan.kube.api.api_errors import ApiError, Forbidden
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
-from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.pod import Pod, PodCondition, PodSpec
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.requests import Create, Delete
-from stowplan_cluster.reconcile.pods import PENDING, RUNNING, Condition, ContainerStatus, PodSpec, PodStatus
+from stowplan_cluster.reconcile.pods import PENDING, RUNNING, ContainerStatus, PodStatus
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec
 from stowplan_lab.simulation.results.ledger import Entry, Ledger, Origin
@@ -99,7 +99,7 @@ class SimulationContext:
         containers = (ContainerStatus(restart_count=entry.restarts),) if entry.restarts else ()
         status = PodStatus(phase=RUNNING if entry.has_run else PENDING, container_statuses=containers)
         if entry.starts <= self.now:
-            ready = Condition(type="Ready", status="True", last_transition_time=timestamp(entry.starts))
+            ready = PodCondition(type="Ready", status="True", last_transition_time=timestamp(entry.starts))
             status = PodStatus(phase=RUNNING, conditions=(ready,), container_statuses=containers)
         return ReportedPod(metadata=entry.pod.metadata, spec=PodSpec(node_name=entry.node), status=status)
 

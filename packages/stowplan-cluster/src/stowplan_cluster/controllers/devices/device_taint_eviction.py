@@ -29,7 +29,7 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.devices import device_views
 from stowplan_cluster.controllers.events import NORMAL
-from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod
 from stowplan_cluster.reconcile.views import Key
 
 # The status of a DeviceTaintRule: whether eviction is in progress, and how many pods it evicted.
@@ -236,7 +236,7 @@ class DeviceTaintEvictionController:
         if isinstance(key, RuleKey):
             return self._report(key)
         stored = self._client.find(PODS, key)
-        pod = None if stored is None else decode_json(stored.data, device_views.ClaimingPod)
+        pod = None if stored is None else decode_pod(stored)
         if stored is None or pod is None or not _is_running(pod):
             self._scheduled_since.pop(key, None)
             return None
@@ -253,11 +253,11 @@ class DeviceTaintEvictionController:
             self._evicted[rule] = self._evicted.get(rule, 0) + 1
         return None
 
-    def _eviction_of(self, key: Key, pod: device_views.ClaimingPod) -> _Eviction | None:
+    def _eviction_of(self, key: Key, pod: Pod) -> _Eviction | None:
         """When to evict the pod, and because of which rules; None if it may stay."""
         found = [
             (tainted, seconds)
-            for name in pod.claims
+            for name in device_views.claims_of(pod)
             if (claim := self._claims.get(name)) is not None and key in self._users(claim)
             for result in _results(claim)
             for tainted in self._taints_of(_device(result))
@@ -337,12 +337,12 @@ class DeviceTaintEvictionController:
 
     def _uses(self, key: Key, claim: device_views.DeviceClaimKey) -> bool:
         stored = self._client.find(PODS, key)
-        pod = None if stored is None else decode_json(stored.data, device_views.ClaimingPod)
-        return pod is not None and _is_running(pod) and claim in pod.claims
+        pod = None if stored is None else decode_pod(stored)
+        return pod is not None and _is_running(pod) and claim in device_views.claims_of(pod)
 
 
-def _is_running(pod: device_views.ClaimingPod) -> bool:
-    return not (pod.deleting or pod.done) and bool(pod.spec.node_name)
+def _is_running(pod: Pod) -> bool:
+    return not (pod.terminating or device_views.is_done(pod)) and bool(pod.spec.node_name)
 
 
 def _key_of(rule: DeviceTaintRule) -> RuleKey:

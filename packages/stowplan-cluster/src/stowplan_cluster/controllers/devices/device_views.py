@@ -1,13 +1,12 @@
-"""Views of pods and resource claims for the device controllers."""
+"""Pods and pod groups as users of resource claims, for the device controllers."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.meta import ApiStruct, ObjectMeta
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.types import PodGroup
 from stowplan_cluster.apiserver.store import Event, Stored
+from stowplan_cluster.reconcile.pods import Pod, decode_pod
 from stowplan_cluster.reconcile.views import Key
 
 RESOURCE_CLAIMS = "resourceclaims.resource.k8s.io"
@@ -33,100 +32,29 @@ class DeviceClaimKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-class PodClaim(ApiStruct, frozen=True, kw_only=True):
-    name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
+def is_done(pod: Pod) -> bool:
+    """Whether it no longer uses its claims: it has ended, or will never start."""
+    return pod.finished or (pod.terminating and not pod.spec.node_name)
 
 
-class ExtendedClaim(ApiStruct, frozen=True, kw_only=True):
-    resource_claim_name: str = ""
+def group_of(pod: Pod) -> str:
+    """The name of its pod group; "" if it has none."""
+    group = pod.spec.scheduling_group
+    return "" if group is None else group.pod_group_name or ""
 
 
-class SchedulingGroup(ApiStruct, frozen=True, kw_only=True):
-    pod_group_name: str = ""
-
-
-class ClaimingSpec(ApiStruct, frozen=True, kw_only=True):
-    node_name: str = ""
-    resource_claims: tuple[PodClaim, ...] = ()
-    scheduling_group: SchedulingGroup | None = None
-
-
-class ClaimingStatus(ApiStruct, frozen=True, kw_only=True):
-    phase: str = ""
-    #: Claims generated from templates; `name` is the entry in spec.resourceClaims.
-    resource_claim_statuses: tuple[PodClaim, ...] = ()
-    extended_resource_claim_status: ExtendedClaim | None = None
-
-
-class ClaimingPod(ApiStruct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: ClaimingSpec = ClaimingSpec()
-    status: ClaimingStatus = ClaimingStatus()
-
-    @property
-    def deleting(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def done(self) -> bool:
-        """Whether it no longer uses its claims: it has ended, or will never start."""
-        return self.status.phase in FINISHED or (self.deleting and not self.spec.node_name)
-
-    @property
-    def group(self) -> str:
-        """The name of its pod group; "" if it has none."""
-        return self.spec.scheduling_group.pod_group_name if self.spec.scheduling_group is not None else ""
-
-    @property
-    def generated(self) -> dict[str, str]:
-        """Entry of the spec -> the claim that was made for it."""
-        return _generated(self.status.resource_claim_statuses)
-
-    @property
-    def claims(self) -> dict[DeviceClaimKey, None]:
-        """All claims it names, in order."""
-        names = [one.resource_claim_name for one in self.spec.resource_claims]
-        names += self.generated.values()
-        if self.status.extended_resource_claim_status is not None:
-            names.append(self.status.extended_resource_claim_status.resource_claim_name)
-        return dict.fromkeys(DeviceClaimKey(self.metadata.namespace, name) for name in names if name)
-
-
-class GroupSpec(ApiStruct, frozen=True, kw_only=True):
-    resource_claims: tuple[PodClaim, ...] = ()
-
-
-class GroupStatus(ApiStruct, frozen=True, kw_only=True):
-    resource_claim_statuses: tuple[PodClaim, ...] = ()
-
-
-class ClaimingGroup(ApiStruct, frozen=True, kw_only=True):
-    """A PodGroup with claims that its pods share."""
-
-    metadata: ObjectMeta = ObjectMeta()
-    spec: GroupSpec = GroupSpec()
-    status: GroupStatus = GroupStatus()
-
-    @property
-    def deleting(self) -> bool:
-        return self.metadata.deletion_timestamp is not None
-
-    @property
-    def generated(self) -> dict[str, str]:
-        """Entry of the spec -> the claim that was made for it."""
-        return _generated(self.status.resource_claim_statuses)
-
-    @property
-    def claims(self) -> dict[DeviceClaimKey, None]:
-        """All claims it names, in order."""
-        names = [*(one.resource_claim_name for one in self.spec.resource_claims), *self.generated.values()]
-        return dict.fromkeys(DeviceClaimKey(self.metadata.namespace, name) for name in names if name)
-
-
-def _generated(statuses: tuple[PodClaim, ...]) -> dict[str, str]:
+def generated_claims(user: Pod | PodGroup) -> dict[str, str]:
+    """Entry of the spec -> the claim that was made for it."""
+    statuses = user.status.resource_claim_statuses
     return {one.name: one.resource_claim_name for one in statuses if one.resource_claim_name}
+
+
+def claims_of(user: Pod | PodGroup) -> dict[DeviceClaimKey, None]:
+    """All claims it names, in order."""
+    names = [*(one.resource_claim_name for one in user.spec.resource_claims), *generated_claims(user).values()]
+    if isinstance(user, Pod) and user.status.extended_resource_claim_status is not None:
+        names.append(user.status.extended_resource_claim_status.resource_claim_name)
+    return dict.fromkeys(DeviceClaimKey(user.metadata.namespace, name) for name in names if name)
 
 
 class GroupMembers:
@@ -148,7 +76,7 @@ class GroupMembers:
                     del self._pods[group]
         elif key not in self._groups and may_claim(stored) and _GROUP_MARK in stored.data:
             # A pod never changes its group.
-            group = stored.namespace, decode_json(stored.data, ClaimingPod).group
+            group = stored.namespace, group_of(decode_pod(stored))
             self._groups[key] = group
             self._pods.setdefault(group, {})[key] = None
 

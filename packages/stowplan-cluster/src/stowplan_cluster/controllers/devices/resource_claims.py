@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from stowplan.kube.api.api_errors import ApiError, NotFound, not_found
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.types import PodGroup, PodResourceClaim
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -26,15 +27,16 @@ from stowplan_cluster.controllers.devices.device_views import (
     GROUPS_API,
     POD_GROUPS,
     RESOURCE_CLAIMS,
-    ClaimingGroup,
-    ClaimingPod,
     DeviceClaimKey,
     GroupMembers,
-    PodClaim,
+    claims_of,
+    generated_claims,
+    group_of,
+    is_done,
     may_claim,
 )
 from stowplan_cluster.controllers.events import WARNING
-from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod
 from stowplan_cluster.reconcile.views import AnyObject, Key
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -80,19 +82,19 @@ class ResourceClaimController:
         self._members.follow(event)
         if not may_claim(stored):
             return ()
-        pod, key = decode_json(stored.data, ClaimingPod), Key(stored.namespace, stored.name, stored.uid)
-        claims = pod.claims
+        pod, key = decode_pod(stored), Key(stored.namespace, stored.name, stored.uid)
+        claims = claims_of(pod)
         self._note(key, claims if event.type != "DELETED" else {})
-        if event.type == "DELETED" or pod.done:
+        if event.type == "DELETED" or is_done(pod):
             return [*claims]
-        return [key] if not pod.deleting else ()
+        return [key] if not pod.terminating else ()
 
     def _follow_group(self, event: Event) -> Sequence[Hashable]:
         stored = event.stored
-        group, key = decode_json(stored.data, ClaimingGroup), GroupKey(stored.namespace, stored.name, stored.uid)
-        self._note(key, group.claims if event.type != "DELETED" else {})
+        group, key = decode_json(stored.data, PodGroup), GroupKey(stored.namespace, stored.name, stored.uid)
+        self._note(key, claims_of(group) if event.type != "DELETED" else {})
         if event.type == "DELETED":
-            return [*group.claims]
+            return [*claims_of(group)]
         # Pods wait for their group and its claims.
         return [key, *self._members.of(stored.namespace, stored.name)]
 
@@ -122,16 +124,17 @@ class ResourceClaimController:
         stored = self._client.find(PODS, key)
         if stored is None:
             return
-        pod = decode_json(stored.data, ClaimingPod)
-        if pod.deleting or pod.done:
+        pod = decode_pod(stored)
+        if pod.terminating or is_done(pod):
             # Upstream also creates claims for pods that have ended, and deletes them again.
             return
-        group = self._client.store.get(POD_GROUPS, stored.namespace, pod.group) if pod.group else None
-        if pod.group and group is None:
+        group_name, made = group_of(pod), generated_claims(pod)
+        group = self._client.store.get(POD_GROUPS, stored.namespace, group_name) if group_name else None
+        if group_name and group is None:
             # Without the group it is unknown which claims are shared.
             return
-        shared = () if group is None else decode_json(group.data, ClaimingGroup).spec.resource_claims
-        names = dict(pod.generated)
+        shared = () if group is None else decode_json(group.data, PodGroup).spec.resource_claims
+        names = dict(made)
         for entry in pod.spec.resource_claims:
             if entry.resource_claim_template_name is None:
                 continue
@@ -140,7 +143,7 @@ class ResourceClaimController:
                     names[entry.name] = claim
             else:
                 names[entry.name] = self._claim_of(stored, entry, names.get(entry.name, ""))
-        if names != pod.generated:
+        if names != made:
             self._note_in_status(stored, names)
         if pod.spec.node_name:
             self._reserve(stored, pod, names, group, shared)
@@ -149,17 +152,18 @@ class ResourceClaimController:
         stored = self._client.store.get(POD_GROUPS, key.namespace, key.name)
         if stored is None or stored.uid != key.uid:
             return
-        group = decode_json(stored.data, ClaimingGroup)
-        if group.deleting:
+        group = decode_json(stored.data, PodGroup)
+        if group.metadata.deletion_timestamp is not None:
             return
-        names = dict(group.generated)
+        made = generated_claims(group)
+        names = dict(made)
         for entry in group.spec.resource_claims:
             if entry.resource_claim_template_name is not None:
                 names[entry.name] = self._claim_of(stored, entry, names.get(entry.name, ""))
-        if names != group.generated:
+        if names != made:
             self._note_in_status(stored, names)
 
-    def _claim_of(self, owner: Stored, entry: PodClaim, noted: str) -> str:
+    def _claim_of(self, owner: Stored, entry: PodResourceClaim, noted: str) -> str:
         """The name of the claim of an entry with a template, which is created if missing."""
         known = self._client.store.get(RESOURCE_CLAIMS, owner.namespace, noted)
         if known is not None and _is_of(known, owner):
@@ -197,7 +201,7 @@ class ResourceClaimController:
         self._client.update(stored, obj, subresource="status")
 
     def _reserve(
-        self, stored: Stored, pod: ClaimingPod, names: dict[str, str], group: Stored | None, shared: Sequence[PodClaim]
+        self, stored: Stored, pod: Pod, names: dict[str, str], group: Stored | None, shared: Sequence[PodResourceClaim]
     ) -> None:
         """Reserve allocated claims for a pod that was bound without a scheduler."""
         for entry in pod.spec.resource_claims:
@@ -242,7 +246,7 @@ class ResourceClaimController:
         if user.get("apiGroup") or user.get("resource") != "pods":
             return True
         pod = self._client.find(PODS, Key(namespace, user["name"], user["uid"]))
-        return pod is not None and not decode_json(pod.data, ClaimingPod).done
+        return pod is not None and not is_done(decode_pod(pod))
 
     def _free(self, stored: Stored, claim: JsonObject, left: Iterable[JsonObject], *, deallocated: bool) -> Stored:
         status = {**claim["status"], "reservedFor": [*left]}
@@ -270,7 +274,7 @@ class ResourceClaimController:
             return
         pod = self._client.find(PODS, Key(key.namespace, owner.name, owner.uid))
         # The garbage collector deletes claims of deleted pods.
-        if pod is not None and decode_json(pod.data, ClaimingPod).done:
+        if pod is not None and is_done(decode_pod(pod)):
             self._client.delete(RESOURCE_CLAIMS, key.namespace, key.name, uid=stored.uid)
 
 

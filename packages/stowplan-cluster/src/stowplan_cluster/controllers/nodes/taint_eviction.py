@@ -21,8 +21,7 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL
 from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of, node_of
-from stowplan_cluster.reconcile import views
-from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.pods import PODS, decode_pod
 from stowplan_cluster.reconcile.views import Key
 
 _REASON = "TaintManagerEviction"
@@ -64,7 +63,7 @@ class TaintEvictionController:
         stored = self._client.find(PODS, key)
         if stored is None:
             return None
-        pod = decode_json(stored.data, views.ToleratingPod)
+        pod = decode_pod(stored)
         scheduled, now = self._due.pop(key, None), self._client.now
         if pod.metadata.deletion_timestamp is not None:
             return None

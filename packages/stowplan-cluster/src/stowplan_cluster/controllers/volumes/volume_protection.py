@@ -12,7 +12,9 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.pod import Pod
 from stowplan.kube.claims.claim_terms import ClaimKey
+from stowplan.kube.claims.ephemeral_claims import claim_name
 from stowplan.kube.claims.volume_binder import VolumeKey
 from stowplan_cluster.apiserver.admission.plugins import CLAIM_FINALIZER, VOLUME_FINALIZER
 from stowplan_cluster.apiserver.registry import Registry
@@ -20,7 +22,6 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.pods_by_node import node_of
 from stowplan_cluster.reconcile.pods import PODS
-from stowplan_cluster.reconcile.views import PodWithVolumes
 
 CLAIMS, VOLUMES = "persistentvolumeclaims", "persistentvolumes"
 
@@ -41,7 +42,9 @@ class ClaimProtectionController:
         if not placed or (event.type == "MODIFIED" and event.previous is not None and node_of(event.previous)):
             # A pod's volumes are immutable.
             return ()
-        claims = [ClaimKey(stored.namespace, name) for name in sorted(decode_json(stored.data, PodWithVolumes).claims)]
+        pod = decode_json(stored.data, Pod)
+        names = sorted({name for volume in pod.spec.volumes if (name := claim_name(pod, volume))})
+        claims = [ClaimKey(stored.namespace, name) for name in names]
         for claim in claims:
             self._count(claim, stored.uid, uses=event.type != "DELETED")
         return claims if event.type == "DELETED" else ()

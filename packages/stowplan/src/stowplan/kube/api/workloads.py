@@ -4,6 +4,7 @@ A Service or ReplicationController selects by a plain label map, where None diff
 """
 
 from stowplan.kube.api.meta import ApiStruct, Int32, Int64, LabelSelector, ObjectMeta
+from stowplan.kube.api.pod import PodResourceClaim, PodResourceClaimStatus
 from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
 
 
@@ -88,16 +89,10 @@ class PodGroupSchedulingConstraints(ApiStruct, frozen=True, kw_only=True):
     topology: tuple[TopologyConstraint, ...] = ()
 
 
-class PodGroupResourceClaim(ApiStruct, frozen=True, kw_only=True):
-    name: str = ""
-    resource_claim_name: str | None = None
-    resource_claim_template_name: str | None = None
-
-
 class PodGroupSpec(ApiStruct, frozen=True, kw_only=True):
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
-    resource_claims: tuple[PodGroupResourceClaim, ...] = ()
+    resource_claims: tuple[PodResourceClaim, ...] = ()
     disruption_mode: str | None = None
     priority: Int32 | None = None
 
@@ -111,14 +106,9 @@ class PodGroupCondition(ApiStruct, frozen=True, kw_only=True):
     observed_generation: Int64 | None = None
 
 
-class PodGroupResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
-    name: str = ""
-    resource_claim_name: str | None = None
-
-
 class PodGroupStatus(ApiStruct, frozen=True, kw_only=True):
     conditions: tuple[PodGroupCondition, ...] = ()
-    resource_claim_statuses: tuple[PodGroupResourceClaimStatus, ...] = ()
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] = ()
 
 
 class PodGroup(ApiStruct, frozen=True, kw_only=True):

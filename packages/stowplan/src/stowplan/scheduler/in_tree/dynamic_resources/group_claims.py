@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from stowplan.kube.api.device_claims import ResourceClaimConsumerReference
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PodGroup, PodResourceClaim, ResourceClaim
-from stowplan.kube.api.workloads import PodGroupResourceClaim
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.resource_claims import GROUP_API, ClaimError, group_name
@@ -28,7 +27,7 @@ def consumer_of(pod: PodInfo, entry: PodResourceClaim, group: PodGroup | None) -
         if own.resource_claim_name is None and own.resource_claim_template_name is None:
             assert group is not None
             raise ClaimError(f"PodGroup {_key(group)} claim {own.name}: {UNSUPPORTED}")
-        if _are_equal(own, entry):
+        if own == entry:
             assert group is not None
             name, uid = group.metadata.name, group.metadata.uid
             return ResourceClaimConsumerReference(api_group=GROUP_API, resource="podgroups", name=name, uid=uid)
@@ -37,14 +36,6 @@ def consumer_of(pod: PodInfo, entry: PodResourceClaim, group: PodGroup | None) -
 
 def as_consumer(pod: PodInfo) -> ResourceClaimConsumerReference:
     return ResourceClaimConsumerReference(resource="pods", name=pod.pod.metadata.name, uid=pod.pod.metadata.uid)
-
-
-def _are_equal(own: PodGroupResourceClaim, entry: PodResourceClaim) -> bool:
-    return (own.name, own.resource_claim_name, own.resource_claim_template_name) == (
-        entry.name,
-        entry.resource_claim_name,
-        entry.resource_claim_template_name,
-    )
 
 
 def is_reserved(claim: ResourceClaim, pod: PodInfo, *, of_groups: bool) -> bool:
@@ -74,7 +65,7 @@ def reserved_for_group(pod: PodInfo, group: PodGroup, cluster: ClusterState) -> 
             yield claim
 
 
-def _claim_name(group: PodGroup, entry: PodGroupResourceClaim) -> str | None:
+def _claim_name(group: PodGroup, entry: PodResourceClaim) -> str | None:
     if entry.resource_claim_name is not None:
         return entry.resource_claim_name
     if entry.resource_claim_template_name is None:
