@@ -52,6 +52,7 @@ export interface ConfigurationRecord {
   extenders: Record<string, unknown>[];
   yaml: string;
   withoutSecrets: string[];
+  emulatedVersion: string;
   gates: Record<string, boolean>;
 }
 

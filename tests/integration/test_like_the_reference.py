@@ -33,7 +33,6 @@ LINES = """
 --vmodule=foo
 --version
 --version=foo
---version=v1.36.9
 --kube-api-burst=x
 --kube-api-qps=x
 --bind-address=foo
@@ -49,17 +48,13 @@ foo bar
 --feature-gates=foo:X=true
 --feature-gates=AtomicFIFO=true,kube:AtomicFIFO=true
 --feature-gates=GangScheduling=true
+--emulated-version=1.34 --feature-gates=DRADeviceTaints=true
 --emulated-version=1.35 --feature-gates=AtomicFIFO=true
 --emulated-version=1.35 --feature-gates=AtomicFIFO=false
---emulated-version=1.33 --feature-gates=DRADeviceTaints=true
 --emulated-version=1.35.1
 --emulated-version=1.35,1.34
---emulated-version=1.37
---emulated-version=1.32
 --emulated-version=abc
 --emulated-version=foo=1.35
---min-compatibility-version=1.37
---emulated-version=1.35 --min-compatibility-version=1.36
 --logging-format=xml
 --logging-format=json --vmodule=a=1
 --log-flush-frequency=0
@@ -67,7 +62,7 @@ foo bar
 --log-text-split-stream --log-text-info-buffer-size=1
 --secure-port=-1
 --secure-port=70000
---secure-port=-1 --requestheader-username-headers=a, --disabled-metrics=a-b --emulated-version=1.37
+--secure-port=-1 --requestheader-username-headers=a, --disabled-metrics=a-b
 --requestheader-username-headers=a,
 --requestheader-uid-headers=x-uid
 --show-hidden-metrics-for-version=1.20

@@ -166,7 +166,7 @@ def test_it_explains_from_files(image, settings):
 def test_version_works_without_a_home(image, settings):
     told = ran(image, settings, "kube-scheduler", "--version")
     assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout.startswith("Kubernetes v1.36.")
+    assert told.stdout.startswith("Kubernetes v1.37.")
 
 
 def test_it_runs_by_a_link_and_by_go_runner(image, settings, tmp_path):
@@ -181,7 +181,7 @@ def test_it_runs_by_a_link_and_by_go_runner(image, settings, tmp_path):
         subprocess.run([links["/go-runner"], "kube-scheduler", "--version"], env=settings, capture_output=True),
     ):
         assert (told.returncode, told.stderr) == (0, b"")
-        assert told.stdout.startswith(b"Kubernetes v1.36.")
+        assert told.stdout.startswith(b"Kubernetes v1.37.")
 
 
 def test_it_schedules_without_writing_files(image, settings, tmp_path):

@@ -1,8 +1,6 @@
 """A process' metrics with all feature gates and labels, for tests."""
 
-from types import MappingProxyType
-
-from stowplan.kube.config.features import DEFAULT_FEATURES, FeatureGates
+from stowplan.kube.config.features import DEFAULT_FEATURES
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.metrics.registry import MetricsOptions
@@ -23,7 +21,7 @@ FEATURES = (("SidecarContainers", "", True), ("GenericWorkload", "ALPHA", False)
 
 
 def all_gates_on():
-    return FeatureGates(MappingProxyType(dict.fromkeys(DEFAULT_FEATURES.gates, True)))
+    return DEFAULT_FEATURES.with_gates(dict.fromkeys(DEFAULT_FEATURES.gates, True))
 
 
 def component(options=None, *, gates=DEFAULT_FEATURES):

@@ -9,7 +9,7 @@ import yaml
 
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.ask.offline import Cluster
-from stowplan.kube.config.features import known_gates
+from stowplan.ask.offline.arguments import cluster_features
 from stowplan.ui.timeline_file import TimelineHeader
 from stowplan_lab.commands.scenario_options import scenario_reported
 from stowplan_lab.simulation.definition.scenario_loading import load_scenario
@@ -26,7 +26,5 @@ def cluster_at(header: TimelineHeader, at: float, *, folder: str, stopped: Calla
         located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
         simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
     own = named_plugins(located.scenario.scheduler.plugins)
-    gates = located.scenario.scheduler.feature_gates
-    return Cluster(
-        simulation.engine.state.everything(), config, plugins=[*own, *plugins], feature_gates=known_gates(gates)
-    )
+    options = cluster_features(simulation.engine.features)
+    return Cluster(simulation.engine.state.everything(), config, plugins=[*own, *plugins], **options)

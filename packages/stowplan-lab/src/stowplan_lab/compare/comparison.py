@@ -21,7 +21,7 @@ from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.history.recordings.recording_files import files_of_run, header_of
 from stowplan.history.recordings.rerun import RerunResult, rerun
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import wait_measures
 from stowplan.scheduler.framework.runtime.registry import Registry, installed_plugins, load_plugin
@@ -59,9 +59,8 @@ def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...
     """From a file, or the recorded one; raises RecordingError, PluginLoadError, ConfigError."""
     registry = guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
     header = header_of(files_of_run(recording)[0])
-    features = DEFAULT_FEATURES.with_gates(header.gates)
     source = header.configuration if config is None else config
-    return registry, load_config(source, plugins=registry.declarations, features=features)
+    return registry, load_config(source, plugins=registry.declarations, features=header.features)
 
 
 def measured_recording(job: RecordingJob) -> Run:

@@ -7,10 +7,12 @@ from typing import Any, Literal
 import msgspec
 
 from stowplan.kube.api.yaml_text import to_yaml
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, Declarations, FeatureGates
+from stowplan.kube.config import Configuration, Declarations, FeatureGates
 from stowplan.kube.config.config_loading import Loaded
 from stowplan.kube.config.configuration import Extender
 from stowplan.kube.config.declaration import enabled_by_default
+from stowplan.kube.config.features import default_features
+from stowplan.kube.config.kubernetes_versions import V1_36
 from stowplan.kube.config.reports.differences import EffectiveProfile, effective_profiles
 from stowplan.scheduler.inspection.records import Record
 
@@ -89,7 +91,9 @@ class ConfigurationRecord(Record, frozen=True, kw_only=True, omit_defaults=False
     yaml: str = ""
     #: URLs of the extenders whose password or key is missing from it.
     without_secrets: tuple[str, ...] = ()
-    #: Feature gates that differ from kube-scheduler's defaults.
+    #: The version of kube-scheduler that it behaves as; schedulers from before there was a choice behave as 1.36.
+    emulated_version: str = str(V1_36)
+    #: Feature gates that differ from that version's defaults.
     gates: dict[str, bool] = msgspec.field(default_factory=dict)
 
 
@@ -106,7 +110,8 @@ def configuration_record(
         extenders=tuple(written.get("extenders") or ()),
         yaml=to_yaml(written),
         without_secrets=tuple(one.url_prefix for one in map(_shown, configuration.extenders) if one is not None),
-        gates=dict(sorted(features.gates.items() - DEFAULT_FEATURES.gates.items())),
+        emulated_version=str(features.emulated_version),
+        gates=dict(sorted(features.gates.items() - default_features(features.emulated_version).gates.items())),
     )
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import asdict
 
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
+from stowplan.ask.offline.arguments import cluster_features
 from stowplan.ask.what_if.answer_records import WhatIfRecord
 from stowplan.ask.what_if.before_and_after import what_if
 from stowplan.ask.what_if.hypothetical_changes import (
@@ -37,7 +38,6 @@ from stowplan.kube.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.yaml_text import HostileYamlError, first_value, to_yaml
 from stowplan.kube.config import ConfigError, Configuration, FeatureGates
-from stowplan.kube.config.features import known_gates
 from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, Request, Response
@@ -115,8 +115,8 @@ def copy_of(
     state: ClusterState, configuration: Configuration, features: FeatureGates, plugins: Sequence[type[Plugin]]
 ) -> Cluster:
     """A cluster to try changes on that decides as the scheduler with this state."""
-    gates = known_gates(features.gates)
-    return Cluster(state.everything(), configuration.to_dict(), plugins=plugins, feature_gates=gates)
+    options = cluster_features(features)
+    return Cluster(state.everything(), configuration.to_dict(), plugins=plugins, **options)
 
 
 class Workbench(PlainStruct):

@@ -240,7 +240,7 @@ def _cluster_of(
 ) -> ClusterSource:
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.kube.config.features import GROUP_GATES
+    from stowplan.kube.config.features import group_gates
 
     if files and live.given:
         raise click.UsageError(
@@ -257,7 +257,7 @@ def _cluster_of(
             events=events,
             workloads=workloads,
             quotas=quotas,
-            gates=GROUP_GATES if groups else None,
+            gates=group_gates() if groups else None,
         )
     )
 

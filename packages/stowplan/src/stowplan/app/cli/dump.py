@@ -79,13 +79,13 @@ def dump(
     from stowplan.app.sources.dumping import dumped_kinds, read_dump
     from stowplan.app.sources.read_only_role import role_of_dumper
     from stowplan.ask.offline import Cluster
-    from stowplan.kube.config.features import GROUP_GATES
+    from stowplan.kube.config.features import group_gates
 
     form = _form_of(output)
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
     with reported(config):
-        cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=GROUP_GATES)
+        cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=group_gates())
         kinds = dumped_kinds(cluster.kinds_read(report=note))
         if rbac:
             click.echo(role_of_dumper(kinds, name=_ROLE), nl=False)

@@ -44,7 +44,7 @@ from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, Declarations, FeatureGates, load_config
-from stowplan.kube.config.features import GROUP_GATES, with_chosen
+from stowplan.kube.config.features import group_gates, with_chosen
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -341,7 +341,7 @@ def _static_cluster(
     about: ClusterSource, mode: Mode, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
 ) -> _StaticCluster:
     configuration = about.cluster.config
-    features = with_chosen(GROUP_GATES) if about.engine.schedules_groups else DEFAULT_FEATURES
+    features = with_chosen(group_gates()) if about.engine.schedules_groups else DEFAULT_FEATURES
     return _StaticCluster(
         plan=plan_of(about.engine.state),
         source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(timelines)),
@@ -368,7 +368,7 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: M
 
 def _live(show: _Show, options: _Options) -> None:
     registry = registry_with(options.plugins, guard=CallGuard())
-    features = with_chosen(GROUP_GATES) if options.pod_groups else DEFAULT_FEATURES
+    features = with_chosen(group_gates()) if options.pod_groups else DEFAULT_FEATURES
     configuration = load_config(options.config, plugins=registry.declarations, features=features)
     connection = connection_of(configuration, options.live)
     logs = set_up(LogSettings(verbosity=0, format="text"))

@@ -32,7 +32,7 @@ from stowplan.app.command_line.flags.retired import (
     selects_plugins,
 )
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.app.command_line.flags.versions import shown, versions_of
+from stowplan.app.command_line.flags.versions import versions_of
 from stowplan.app.command_line.standard_streams import answer, print_to_stderr
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.kube.api.field_errors import aggregate, go_quote
@@ -191,7 +191,7 @@ def _work(line: CommandLine, gates: Gates, opener: ClusterConnector | None, stop
         features=gates.features,
         max_in_unschedulable=line["pod-max-in-unschedulable-pods-duration"].seconds,
         command=_NAME,
-        emulated_version=f"{shown(gates.versions.emulated)}.0",
+        emulated_version=f"{gates.versions.emulated}.0",
         metrics=metrics,
         guard=guard,
         overlaps=line["extender-mode"] == "overlap",

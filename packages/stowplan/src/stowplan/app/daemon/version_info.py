@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from stowplan import __version__
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
-from stowplan.app.command_line.flags.versions import Versions, shown
+from stowplan.app.command_line.flags.versions import Versions
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
 
@@ -33,8 +33,8 @@ def build_info() -> BuildInfo:
 def compatibility_versions(versions: Versions) -> CompatibilityVersions:
     return CompatibilityVersions(
         binary=KUBERNETES_VERSION.removeprefix("v"),
-        emulation=shown(versions.emulated),
-        min_compat=shown(versions.min_compatibility),
+        emulation=str(versions.emulated),
+        min_compat=str(versions.min_compatibility),
     )
 
 

@@ -26,6 +26,7 @@ from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
+from stowplan.ask.offline.arguments import cluster_features
 from stowplan.ask.offline.name_suggestions import near_names
 from stowplan.ask.what_if.group_relief import group_relief
 from stowplan.ask.what_if.relief import relief, together
@@ -39,7 +40,7 @@ from stowplan.kube.api.yaml_text import first_value
 from stowplan.kube.claims.annotations import SELECTED_NODE
 from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
 from stowplan.kube.config import ConfigError
-from stowplan.kube.config.features import GROUP_GATES, known_gates
+from stowplan.kube.config.features import group_gates
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.dumped import DumpError
@@ -94,7 +95,7 @@ class ClusterSource:
     ) -> ClusterSource:
         """Groups are scheduled as groups if the files contain any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
-        gates = GROUP_GATES if any(isinstance(obj, PodGroup) for obj in found.objects) else None
+        gates = group_gates() if any(isinstance(obj, PodGroup) for obj in found.objects) else None
         cluster = Cluster.of_loaded_files(found, config=config, plugins=named_plugins(plugins), feature_gates=gates)
         note(*cluster.notes)
         return cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
@@ -109,13 +110,13 @@ class ClusterSource:
         except (RecordingError, DumpError) as error:
             text = str(error)
             raise InputError(text if path in text else f"{path}: {text}") from error
-        own = config is None
+        own, recorded = config is None, cluster_features(moment.header.features)
         cluster = Cluster(
             moment.objects,
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
-            # A full kube-scheduler has gates that do not affect decisions.
-            feature_gates=known_gates(moment.header.gates) if own else None,
+            feature_gates=recorded["feature_gates"] if own else None,
+            emulated_version=recorded["emulated_version"],
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -159,7 +160,7 @@ class ClusterSource:
             raise InputError(f"{error}{hint}") from error
         if events is not None and gates is None and any(map(_group_of, read.objects)):
             grouped = await cls.of_live_cluster(
-                live=live, config=config, plugins=plugins, events=events, workloads=workloads, gates=GROUP_GATES
+                live=live, config=config, plugins=plugins, events=events, workloads=workloads, gates=group_gates()
             )
             if _schedules_groups(grouped.cluster):
                 return grouped
@@ -196,7 +197,7 @@ class ClusterSource:
         from stowplan.app.sources.running_scheduler import fetch_decisions
 
         configuration, unbound = await fetch_decisions(endpoint)
-        gates = known_gates(configuration.gates)
+        gates = configuration.gates
         if groups and not gates.get("GenericWorkload"):
             raise InputError(
                 f"--from-scheduler {endpoint.url}: this scheduler places the pods of a group one by one: its feature "

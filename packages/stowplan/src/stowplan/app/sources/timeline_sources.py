@@ -7,7 +7,7 @@ moment, because scenarios refer to files, and plugins change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.offline import Cluster, ClusterError
+from stowplan.ask.offline.arguments import cluster_features
 from stowplan.drivers.hang_guard.guarded_plugins import Guard, guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
@@ -24,8 +25,7 @@ from stowplan.history.recordings.recording_files import entries_of, files_of_run
 from stowplan.history.recordings.replaying import Replayed
 from stowplan.history.recordings.rerun import Rerun
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, Configuration, load_config
-from stowplan.kube.config.features import known_gates
+from stowplan.kube.config import ConfigError, Configuration, FeatureGates, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.engine.input_log.recording import Header, RecordingError
@@ -77,8 +77,8 @@ def recorded_source(path: str, plugins: Sequence[str]) -> TimelineSource:
 def rerun_source(path: str, config: str, plugins: Sequence[str]) -> TimelineSource:
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
         with _located_errors(path):
-            objects, gates = rerun_until(path, config, plugins, at)
-            cluster = Cluster(objects, config, plugins=named_plugins(plugins), feature_gates=known_gates(gates))
+            objects, features = rerun_until(path, config, plugins, at)
+            cluster = Cluster(objects, config, plugins=named_plugins(plugins), **cluster_features(features))
         return ClusterSource(cluster, {}, where=f"{path} at that time", whole=True)
 
     return TimelineSource(partial(rerun_timeline, path, config, plugins), moment)
@@ -180,32 +180,29 @@ def rerun_timeline(path: str, config: str, plugins: Sequence[str]) -> Timeline:
     return timeline_of([Run(again.state, _rerun_moments(again, files))], again.waiting_now)
 
 
-def rerun_until(
-    path: str, config: str, plugins: Sequence[str], at: float | None
-) -> tuple[list[Any], Mapping[str, bool]]:
-    """The cluster at that time of such a timeline, None: at its end; and the recorded feature gates."""
+def rerun_until(path: str, config: str, plugins: Sequence[str], at: float | None) -> tuple[list[Any], FeatureGates]:
+    """The cluster at that time of such a timeline, None: at its end; and the recorded features."""
     files = files_of_run(path)
-    again, gates = _rerun(files, config, plugins)
+    again, features = _rerun(files, config, plugins)
     for entry in entries_of(files):
         if at is not None and entry.now > at:
             # At its end, all pods are tried once more.
             objects = again.state.everything()
             again.end()
-            return objects, gates
+            return objects, features
         again.take(entry.now, entry.input)
     again.end()
-    return again.state.everything(), gates
+    return again.state.everything(), features
 
 
-def _rerun(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[Rerun, Mapping[str, bool]]:
+def _rerun(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[Rerun, FeatureGates]:
     header = header_of(files[0])
     registry = _registry(plugins, CallGuard())
-    return Rerun(header, registry, _configuration(config, registry, header)), header.gates
+    return Rerun(header, registry, _configuration(config, registry, header)), header.features
 
 
 def _configuration(config: str, registry: Registry, header: Header) -> Configuration:
-    features = DEFAULT_FEATURES.with_gates(header.gates)
-    return load_config(config, plugins=registry.declarations, features=features)
+    return load_config(config, plugins=registry.declarations, features=header.features)
 
 
 def _rerun_moments(again: Rerun, files: Sequence[str]) -> Iterator[float]:

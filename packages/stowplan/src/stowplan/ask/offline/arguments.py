@@ -18,7 +18,8 @@ from stowplan.kube.api.decode import DecodeError, UnknownKindError, decode_objec
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
-from stowplan.kube.config.features import GateError, with_chosen
+from stowplan.kube.config.features import GateError, known_gates, with_chosen
+from stowplan.kube.config.kubernetes_versions import DEFAULT_VERSION, VersionError, emulated_version_of
 from stowplan.scheduler.engine.context import RandomSource
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.runtime.registry import Registry
@@ -128,6 +129,7 @@ class ClusterOptions(TypedDict, total=False):
     reuse: bool
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None
     feature_gates: Mapping[str, bool] | None
+    emulated_version: str | None
     plugin_timeout: float
 
 
@@ -149,13 +151,29 @@ def checked_gates(gates: Mapping[str, bool] | None) -> dict[str, bool]:
     return dict(gates)
 
 
-def features_of(config: object, gates: Mapping[str, bool]) -> FeatureGates:
+def features_of(config: object, gates: Mapping[str, bool], emulated_version: str | None) -> FeatureGates:
     if gates and isinstance(config, Configuration):
         raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
     try:
-        return with_chosen(gates)
+        version = DEFAULT_VERSION if emulated_version is None else emulated_version_of(emulated_version)
+        return with_chosen(gates, version)
+    except VersionError as e:
+        raise ClusterError(f"emulated_version: {e}") from None
     except GateError as e:
         raise ClusterError(f"feature_gates: {e}") from None
+
+
+class ClusterFeatures(TypedDict):
+    """The part of `ClusterOptions` that features consist of."""
+
+    feature_gates: Mapping[str, bool]
+    emulated_version: str
+
+
+def cluster_features(features: FeatureGates) -> ClusterFeatures:
+    """As arguments of a `Cluster`. A full kube-scheduler also has gates that do not affect decisions."""
+    version = features.emulated_version
+    return ClusterFeatures(feature_gates=known_gates(features.gates, version), emulated_version=str(version))
 
 
 def configuration_of(

@@ -91,6 +91,7 @@ class Cluster:
         reuse: bool = True,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
         feature_gates: Mapping[str, bool] | None = None,
+        emulated_version: str | None = None,
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
         """Create a cluster of `objects`, with a scheduler for the given configuration and plugins.
@@ -102,6 +103,7 @@ class Cluster:
           returns the response body, both as JSON values. None: extenders are called over HTTP. They are never asked to
           bind.
         * `feature_gates`: gates that differ from their defaults, by name.
+        * `emulated_version`: the version of kube-scheduler to decide as, such as "1.36"; None: the default.
         * `random`: chooses among nodes with equal scores; None: the first one is taken.
         * `reuse`: whether equal pods share results; the decisions are the same without.
         * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
@@ -122,6 +124,7 @@ class Cluster:
             reuse=reuse,
             call_extender=call_extender,
             feature_gates=feature_gates,
+            emulated_version=emulated_version,
             plugin_timeout=plugin_timeout,
         )
         # A caller may pass installed plugins, too; each is registered once.
@@ -130,7 +133,7 @@ class Cluster:
         registry = guarded_registry(known, guard)
         #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
-        features = features_of(config, feature_gates)
+        features = features_of(config, feature_gates, emulated_version)
         with without_log():
             self.config = configuration_of(config, registry, features, [plugin.name for plugin in self.plugins])
         #: The original objects, as far as extenders get them.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stowplan.history.recordings.recording_files import file_at, is_continued, moment_text, opened
 from stowplan.kube.api.port import Change
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.context import EngineSettings
@@ -53,7 +53,7 @@ class Difference(NamedTuple):
 
 def engine_of(header: Header, registry: Registry, configuration: Configuration | None) -> Engine:
     """An engine to follow a recording; None: with its configuration. Raises ConfigError."""
-    features = DEFAULT_FEATURES.with_gates(header.gates)
+    features = header.features
     if configuration is None:
         configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
     engine = Engine(

@@ -29,7 +29,7 @@ from stowplan.history.recordings.recording_files import entries_of, files_of_run
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.kube.timing.waits import WaitingPods, Waits
@@ -120,7 +120,7 @@ class Rerun:
     def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
         #: The waits in the recording, and in this run.
         self.waiting_then, self.waiting_now = WaitingPods(), WaitingPods()
-        features = DEFAULT_FEATURES.with_gates(header.gates)
+        features = header.features
         if configuration is None:
             configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
         chance = None

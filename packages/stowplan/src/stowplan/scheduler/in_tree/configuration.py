@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stowplan.kube import config
 from stowplan.kube.config.config_loading import Source
+from stowplan.kube.config.features import with_chosen
+from stowplan.kube.config.kubernetes_versions import DEFAULT_VERSION, emulated_version_of
 from stowplan.scheduler.in_tree.discovery import declarations
 
 
 def load_config(
-    source: Source = None, *, features: config.FeatureGates = config.DEFAULT_FEATURES
+    source: Source = None, *, feature_gates: Mapping[str, bool] | None = None, emulated_version: str | None = None
 ) -> config.Configuration:
     """Load a KubeSchedulerConfiguration: a mapping, the path of a YAML or JSON file, or None for the defaults.
 
-    Raises ConfigError, with kube-scheduler's message, for an invalid one.
+    `feature_gates`: gates that differ from their defaults; `emulated_version`: the version of kube-scheduler whose
+    rules apply, such as "1.36"; None: the one that is the default everywhere. Raises ConfigError, with kube-scheduler's
+    message, for an invalid configuration.
 
     Examples:
         >>> profile = load_config("configurations/packing.yaml").profile("default-scheduler")
         >>> profile.plugin_args("NodeResourcesFit").scoring_strategy.type
         'MostAllocated'
     """
+    version = DEFAULT_VERSION if emulated_version is None else emulated_version_of(emulated_version)
+    features = with_chosen(feature_gates or {}, version)
     return config.load_config(source, plugins=declarations(), features=features)

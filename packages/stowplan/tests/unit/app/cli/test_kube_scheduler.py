@@ -87,12 +87,12 @@ def test_empty_arguments_are_ignored(command, kubeconfig):
 
 
 def test_versions(command):
-    assert command("--version")[:3] == (0, "Kubernetes v1.36.2\n", "")
+    assert command("--version")[:3] == (0, "Kubernetes v1.37.1\n", "")
     code, out, err, _ = command("--version=raw")
     assert (code, err) == (0, "")
     assert re.fullmatch(
-        r'version\.Info\{Major:"1", Minor:"36", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", '
-        r'MinCompatibilityMinor:"", GitVersion:"v1\.36\.2", .*Platform:"\w+/\w+"\}\n',
+        r'version\.Info\{Major:"1", Minor:"37", EmulationMajor:"", EmulationMinor:"", MinCompatibilityMajor:"", '
+        r'MinCompatibilityMinor:"", GitVersion:"v1\.37\.1", .*Platform:"\w+/\w+"\}\n',
         out,
     )
 
@@ -259,8 +259,8 @@ def test_gates_that_will_be_removed_are_reported(command, kubeconfig):
 
 
 def test_a_reported_version(command, kubeconfig):
-    err = command(f"--kubeconfig={kubeconfig}", "--version=v1.36.2-mine")[2]
-    assert messages(err)[0] == '"Starting Kubernetes Scheduler" version="v1.36.2-mine"'
+    err = command(f"--kubeconfig={kubeconfig}", "--version=v1.37.1-mine")[2]
+    assert messages(err)[0] == '"Starting Kubernetes Scheduler" version="v1.37.1-mine"'
 
 
 def test_an_out_of_tree_plugin_is_loaded(command, kubeconfig, tmp_path):

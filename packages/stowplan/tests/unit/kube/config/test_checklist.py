@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan import load_config
-from stowplan.kube.config import DEFAULT_FEATURES, ConfigError
+from stowplan.kube.config import ConfigError
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 LABEL_KEY = (
@@ -13,13 +13,13 @@ LABEL_KEY = (
 )
 
 
-def load(features=DEFAULT_FEATURES, **fields):
-    return load_config({**HEADER, **fields}, features=features)
+def load(gates=None, **fields):
+    return load_config({**HEADER, **fields}, feature_gates=gates)
 
 
-def refusal(features=DEFAULT_FEATURES, **fields):
+def refusal(gates=None, **fields):
     with pytest.raises(ConfigError) as caught:
-        load(features, **fields)
+        load(gates, **fields)
     return str(caught.value)
 
 
@@ -309,9 +309,7 @@ def test_all_errors_of_added_affinity_are_reported():
 
 
 def test_gates_forbid_and_require_arguments():
-    gates = DEFAULT_FEATURES.with_gates(
-        {"DRASchedulerFilterTimeout": False, "DRADeviceBindingConditions": False, "StorageCapacityScoring": True}
-    )
+    gates = {"DRASchedulerFilterTimeout": False, "DRADeviceBindingConditions": False, "StorageCapacityScoring": True}
     assert refusal(gates, **args("DynamicResources", filterTimeout="1s", bindingTimeout="1s")) == (
         f"[{P0}filterTimeout: Forbidden: DRASchedulingFilterTimeout feature gate is disabled, "
         f"{P0}bindingTimeout: Forbidden: DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is "

@@ -7,7 +7,8 @@ import pytest
 
 import stowplan
 from stowplan.kube.api.types import ResourceSlice
-from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, PluginDeclaration
+from stowplan.kube.config import ConfigError, PluginDeclaration
+from stowplan.kube.config.features import with_chosen
 from stowplan.scheduler import in_tree
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
@@ -95,12 +96,12 @@ def dropped(tmp_path, monkeypatch):
 
 def quiet_nodes(drop):
     drop("quiet_nodes", declaration=DECLARATION, plugin=PLUGIN)
-    return DEFAULT_FEATURES.with_gates({"GenericWorkload": True})
+    return {"GenericWorkload": True}
 
 
 def test_a_folder_is_all_that_a_plugin_needs(dropped):
-    features = quiet_nodes(dropped)
-    config = stowplan.load_config(features=features)
+    gates = quiet_nodes(dropped)
+    config = stowplan.load_config(feature_gates=gates)
     names = [ref.name for ref in config.profiles[0].points["filter"]]
     assert names[names.index("QuietNodes") - 1 :][:3] == ["NodeName", "QuietNodes", "TaintToleration"]
     assert config.profiles[0].plugin_args("QuietNodes").max_pods == 0
@@ -110,7 +111,7 @@ def test_a_folder_is_all_that_a_plugin_needs(dropped):
 
     registry = in_tree_registry()
     assert registry.get("QuietNodes").name == "QuietNodes"
-    handle = Handle(cluster=ClusterState(), profile_name="x", features=features)
+    handle = Handle(cluster=ClusterState(), profile_name="x", features=with_chosen(gates))
     watched = watched_kinds([Framework(config.profiles[0], registry, handle)], report=pytest.fail)
     assert WatchedKind(ResourceSlice, frozenset({"DynamicResources", "QuietNodes"})) in watched
 

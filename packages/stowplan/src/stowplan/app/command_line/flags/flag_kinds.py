@@ -20,6 +20,7 @@ from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.api.urls import without_password
+from stowplan.kube.config.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
 
 
@@ -249,7 +250,7 @@ NAMED_CERT_KEYS = Kind(name="namedCertKey", read=_read_cert_key, show=_show_cert
 # --- the version
 
 #: The reported version.
-KUBERNETES_VERSION = "v1.36.2"
+KUBERNETES_VERSION = f"v{BINARY_VERSION}.1"
 NO_VERSION = "false"
 _VERSION = re.compile(r"v(\d+\.\d+\.\d+)(?:[-+][0-9A-Za-z.+-]+)?")
 

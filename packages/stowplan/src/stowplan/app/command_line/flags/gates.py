@@ -12,15 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from msgspec import field
-
 from stowplan.app.command_line.flags.flag_kinds import read_bool
 from stowplan.app.command_line.flags.flag_set import FlagError
-from stowplan.app.command_line.flags.gate_table import KNOWN_GATES, REQUIRED_GATES, STAGE_SWITCHES, Gate, gates_at
-from stowplan.app.command_line.flags.versions import Versions, shown
+from stowplan.app.command_line.flags.versions import Versions, versions_of
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config import FeatureGates
-from stowplan.kube.config.features import UNBUILT
+from stowplan.kube.config.features import NEEDED_WITH, UNBUILT
+from stowplan.kube.config.gate_table import Gate, Stage, gates_at
+from stowplan.kube.config.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
 
 _COMPONENT = "kube"
@@ -40,15 +39,43 @@ ALWAYS_ON = frozenset(
 )
 
 
+#: Switches for whole stages; explicit settings win over them.
+STAGE_SWITCHES: dict[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
+
+_DRA = "DynamicResourceAllocation"
+
+#: Gate -> the gates that must be on with it.
+REQUIRED_GATES: dict[str, tuple[str, ...]] = {
+    **{
+        name: (_DRA,)
+        for name in gates_at(BINARY_VERSION)
+        if name.startswith("DRA") and name != "DRAResourceClaimDeviceStatus"
+    },
+    "DRADeviceBindingConditions": (_DRA, "DRAResourceClaimDeviceStatus"),
+    "DRADeviceCompatibilityGroups": (_DRA, "DRAPartitionableDevices"),
+    "DRADeviceTaintRules": (_DRA, "DRADeviceTaints"),
+    "ExtendWebSocketsToKubelet": ("NodeDeclaredFeatures",),
+    "InPlacePodLevelResourcesVerticalScaling": (
+        "InPlacePodVerticalScaling",
+        "PodLevelResources",
+        "NodeDeclaredFeatures",
+    ),
+    "InPlacePodVerticalScalingInitContainers": ("NodeDeclaredFeatures",),
+    "RestartAllContainersOnContainerExits": ("NodeDeclaredFeatures",),
+    "UserNamespacesHostNetworkSupport": ("NodeDeclaredFeatures",),
+    **NEEDED_WITH,
+}
+
+
 class Gates(PlainStruct, frozen=True):
     features: FeatureGates
-    versions: Versions = field(default_factory=Versions)
+    versions: Versions
     #: The explicit settings only.
-    given: Mapping[str, bool] = field(default_factory=dict)
+    given: Mapping[str, bool]
 
     @property
     def known(self) -> Mapping[str, Gate]:
-        return gates_at(self.versions.emulated[1])
+        return gates_at(self.versions.emulated, self.versions.min_compatibility)
 
     def retiring(self) -> Iterator[tuple[str, str, bool]]:
         """Explicit settings of gates that will be removed: their stage, name, value."""
@@ -65,14 +92,14 @@ class Gates(PlainStruct, frozen=True):
 
     def without_effect(self) -> Iterator[str]:
         """Gates that are off without effect, because of a setting or of the emulated version."""
-        return (name for name in sorted(ALWAYS_ON) if not self.features.enabled(name))
+        return (name for name in sorted(ALWAYS_ON & self.known.keys()) if not self.features.enabled(name))
 
 
 def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = None) -> Gates:
     """Raises FlagError for invalid settings, which are pairs of component and `Gate=bool`."""
-    versions = versions or Versions()
-    known = gates_at(versions.emulated[1])
-    given = _read(settings)
+    versions = versions or versions_of()
+    known = gates_at(versions.emulated, versions.min_compatibility)
+    given = _read(settings, known)
     problems = [problem for name, wanted in given.items() if (problem := _refused(name, wanted, known, versions))]
     if problems:
         raise FlagError(aggregate(problems))
@@ -80,23 +107,24 @@ def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = No
     unmet = list(_unmet(gates)) or list(_unbuilt(gates))
     if unmet:
         raise FlagError(aggregate(unmet))
-    return Gates(FeatureGates(MappingProxyType(gates)), versions, given)
+    return Gates(FeatureGates(MappingProxyType(gates), versions.emulated), versions, given)
 
 
-def _read(settings: Sequence[tuple[str, str]]) -> dict[str, bool]:
+def _read(settings: Sequence[tuple[str, str]], known: Mapping[str, Gate]) -> dict[str, bool]:
     components = {component for component, _ in settings}
     if {"", _COMPONENT} <= components:
         raise FlagError("set kube feature gates with default empty prefix or kube: prefix consistently, do not mix use")
     for component in sorted(components - {"", _COMPONENT}):
         raise FlagError(f"component not registered: {component}")
-    return dict(_read_one(text) for _, text in settings)
+    return dict(_read_one(text, known) for _, text in settings)
 
 
-def _read_one(text: str) -> tuple[str, bool]:
+def _read_one(text: str, known: Mapping[str, Gate]) -> tuple[str, bool]:
     name, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise FlagError(f"missing bool value for {name}")
-    if name not in KNOWN_GATES:
+    # Parity: a gate of a later version is known, and refused below.
+    if name not in known:
         raise FlagError(f"unrecognized feature gate: {name}")
     try:
         return name, read_bool(value)
@@ -110,8 +138,8 @@ def _refused(name: str, wanted: bool, known: Mapping[str, Gate], versions: Versi
     if gate.locked and wanted != gate.default:
         return f"{cannot} locked to {_WORDS[gate.default]}"
     if gate.stage == "PREALPHA":
-        emulated, least = shown(versions.emulated), shown(versions.min_compatibility)
-        return f"{cannot} PreAlpha at emulated version {emulated}, min compatibility version {least}"
+        least = versions.min_compatibility
+        return f"{cannot} PreAlpha at emulated version {versions.emulated}, min compatibility version {least}"
     return ""
 
 
@@ -127,8 +155,8 @@ def _of_stages(given: Mapping[str, bool], known: Mapping[str, Gate]) -> dict[str
 
 def _unmet(gates: Mapping[str, bool]) -> Iterable[str]:
     for name, required in REQUIRED_GATES.items():
-        off = [other for other in required if not gates[other]]
-        if gates[name] and off:
+        off = [other for other in required if not gates.get(other)]
+        if gates.get(name) and off:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
 
 

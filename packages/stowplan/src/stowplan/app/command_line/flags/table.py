@@ -14,10 +14,11 @@ from typing import Any
 
 from stowplan.app.command_line.flags import flag_kinds as k
 from stowplan.app.command_line.flags.flag_set import Flag
-from stowplan.app.command_line.flags.gate_table import KNOWN_GATES
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.config.configuration import ClientConnection, LeaderElection
+from stowplan.kube.config.gate_table import gates_at
+from stowplan.kube.config.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION
 
 _CONNECTION = ClientConnection()
 _ELECTION = LeaderElection()
@@ -240,7 +241,7 @@ LEADER_ELECTION = (
 def _gates_usage() -> str:
     shown = (
         f"kube:{name}=true|false ({gate.stage} - default={'true' if gate.default else 'false'})"
-        for name, gate in sorted(KNOWN_GATES.items())
+        for name, gate in sorted(gates_at(BINARY_VERSION).items())
         if gate.stage in ("ALPHA", "BETA")
     )
     head = "Feature gates as [component:]Gate=true|false, separated by commas; the component is kube. Can be repeated."
@@ -249,7 +250,12 @@ def _gates_usage() -> str:
 
 _gate = _section("Feature gate")
 FEATURE_GATES = (
-    _gate("emulated-version", k.STRINGS, (), "Version to behave as, [kube=]major.minor, from 1.33 to 1.36."),
+    _gate(
+        "emulated-version",
+        k.STRINGS,
+        (),
+        f"Version to behave as, [kube=]major.minor, from {OLDEST_VERSION} to {BINARY_VERSION}.",
+    ),
     _gate("feature-gates", k.COMPONENT_VALUES, (), _gates_usage()),
     _gate(
         "min-compatibility-version",

@@ -38,7 +38,9 @@ from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import FeatureGates, load_config
+from stowplan.kube.config.features import default_features
+from stowplan.kube.config.kubernetes_versions import V1_36, VersionError, emulated_version_of
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.engine.context import EngineSettings, Meter
@@ -141,6 +143,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     dump: EngineDump | None = None
     #: Whether the lines include outcomes.
     decides: bool = False
+    #: What the engine behaved as. Recordings from before there was a choice are of 1.36.
+    emulated_version: str = str(V1_36)
+
+    @property
+    def features(self) -> FeatureGates:
+        return default_features(emulated_version_of(self.emulated_version)).with_gates(self.gates)
 
 
 class Recording:
@@ -198,6 +206,10 @@ def read_header(line: bytes | str) -> Header:
         raise RecordingError(f"line 1: no header of a recording: {e}") from e
     if header.format not in READABLE:
         raise RecordingError(f"line 1: this recording has format {header.format}; this version reads up to {FORMAT}")
+    try:
+        emulated_version_of(header.emulated_version)
+    except VersionError as e:
+        raise RecordingError(f"line 1: this recording is of a scheduler of another version: {e}") from e
     return header
 
 
@@ -289,7 +301,7 @@ class Replay:
         else:
             set_chance(chance, header.chance)
         self._interrupted = interrupted
-        features = DEFAULT_FEATURES.with_gates(header.gates)
+        features = header.features
         self.engine = Engine(
             load_config(header.configuration, plugins=registry.declarations, features=features),
             registry=registry,

@@ -89,7 +89,7 @@ def seconds(number):
         ),
         pytest.param(["--version"], "version", "true", id="version"),
         pytest.param(["--version=raw"], "version", "raw", id="raw version"),
-        pytest.param(["--version=v1.36.2-mine"], "version", "v1.36.2-mine", id="reported version"),
+        pytest.param(["--version=v1.37.1-mine"], "version", "v1.37.1-mine", id="reported version"),
     ],
 )
 def test_values(arguments, name, expected):
@@ -152,13 +152,13 @@ def test_arguments(arguments, rest):
             'invalid argument "foo" for "--version" flag: strconv.ParseBool: parsing "foo": invalid syntax',
         ),
         (
-            ["--version=v1.36.9"],
-            'invalid argument "v1.36.9" for "--version" flag: version "v1.36.9" must match major/minor/patch of '
-            'default version "v1.36.2"',
+            ["--version=v1.37.9"],
+            'invalid argument "v1.37.9" for "--version" flag: version "v1.37.9" must match major/minor/patch of '
+            'default version "v1.37.1"',
         ),
         (
-            ["--version=v1.36"],
-            'invalid argument "v1.36" for "--version" flag: illegal version string "v1.36"',
+            ["--version=v1.37"],
+            'invalid argument "v1.37" for "--version" flag: illegal version string "v1.37"',
         ),
         (
             ["--kube-api-burst=x"],

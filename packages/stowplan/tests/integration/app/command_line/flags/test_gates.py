@@ -5,12 +5,14 @@ import re
 import pytest
 
 from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
-from stowplan.app.command_line.flags.gate_table import EARLIER, KNOWN_GATES, MINORS, REQUIRED_GATES, Gate, gates_at
-from stowplan.app.command_line.flags.gates import ALWAYS_ON, gates_of
+from stowplan.app.command_line.flags.gates import ALWAYS_ON, REQUIRED_GATES, gates_of
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
-from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.config.features import UNBUILT
+from stowplan.kube.config.gate_table import HISTORIES, Gate, gates_at
+from stowplan.kube.config.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION, V1_36, V1_37, KubernetesVersion
+
+VERSIONS = [KubernetesVersion(1, minor) for minor in range(OLDEST_VERSION.minor, BINARY_VERSION.minor + 1)]
 
 
 def gates(text, emulated="1.36"):
@@ -18,16 +20,16 @@ def gates(text, emulated="1.36"):
     return gates_of(settings, versions_of((emulated,), ()))
 
 
-def test_the_table_has_the_schedulers_own_gates_with_their_defaults():
-    assert len(KNOWN_GATES) == 241
-    for name, default in DEFAULT_FEATURES.gates.items():
-        assert KNOWN_GATES[name].default == default, name
+def test_the_table_has_the_gates_of_each_version():
+    assert [len(gates_at(version)) for version in VERSIONS] == [250, 250, 250, 245]
+    assert sum(gate.stage != "PREALPHA" for gate in gates_at(V1_36).values()) == 241
 
 
-def test_required_gates_are_gates_and_the_defaults_have_them():
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_required_gates_are_gates_and_the_defaults_have_them(version):
     for name, required in REQUIRED_GATES.items():
-        assert {name, *required} <= KNOWN_GATES.keys()
-    gates_of(())
+        assert {name, *required} <= gates_at(V1_36).keys() | gates_at(V1_37).keys()
+    gates_of((), versions_of((str(version),), ()))
 
 
 @pytest.mark.parametrize(
@@ -130,58 +132,67 @@ def test_unimplemented_gates_are_refused(text, message):
 def test_all_alpha_names_each_of_them():
     with pytest.raises(FlagError) as caught:
         gates("AllAlpha=true")
-    alpha = {name for name in UNBUILT if KNOWN_GATES[name].stage == "ALPHA"}
+    alpha = {name for name in UNBUILT if gates_at(V1_36)[name].stage == "ALPHA"}
     assert set(re.findall(r"feature gate (\w+) to true", str(caught.value))) == alpha
 
 
 def test_unimplemented_gates_can_be_disabled():
     text = ",".join(f"{name}=false" for name in UNBUILT)
-    assert not any(gates(text).features.enabled(name) for name in UNBUILT)
+    assert not any(gates(text, "1.37").features.enabled(name) for name in UNBUILT)
 
 
 def test_the_lists_contain_settable_gates_only():
     for name in UNBUILT:
-        assert KNOWN_GATES[name] in (Gate("ALPHA", False), Gate("BETA", False)), name
+        assert gates_at(V1_37)[name] in (Gate("ALPHA", False), Gate("BETA", False)), name
     for name in ALWAYS_ON:
-        assert KNOWN_GATES[name] in (Gate("BETA", True), Gate("GA", True, locked=True)), name
+        assert gates_at(V1_36)[name] in (Gate("BETA", True), Gate("GA", True, locked=True)), name
 
 
 def test_disabling_without_effect_is_reported():
     assert list(gates("").without_effect()) == []
     found = gates("OpportunisticBatching=false,SchedulerAsyncPreemption=true,SchedulerPopFromBackoffQ=false")
     assert list(found.without_effect()) == ["OpportunisticBatching"]
-    assert "PodLevelResources" in gates("", emulated="1.33").without_effect()
+    assert "OpportunisticBatching" in gates("", emulated="1.34").without_effect()
 
 
 # -- earlier versions
 
 
-def test_the_history_contains_known_gates_only():
-    listed = [name for names in EARLIER.values() for name in names.split()]
+def test_each_gate_has_one_history():
+    listed = [name for names in HISTORIES.values() for name in names.split()]
     assert len(listed) == len(set(listed))
-    assert set(listed) <= KNOWN_GATES.keys()
-    assert all(len(states.split()) == len(MINORS) for states in EARLIER)
+    assert all(len(states.split()) == len(VERSIONS) for states in HISTORIES)
 
 
 #: Some of the histories that the specification has.
 @pytest.mark.parametrize(
     ("name", "states"),
     [
-        ("DRAAdminAccess", ["ALPHA off", "BETA on", "BETA on", "GA locked"]),
-        ("DynamicResourceAllocation", ["BETA off", "GA on", "GA locked", "GA locked"]),
-        ("VolumeAttributesClass", ["BETA off", "GA on", "GA on", "GA locked"]),
-        ("NominatedNodeNameForExpectation", ["PREALPHA off", "ALPHA off", "BETA on", "BETA on"]),
-        ("InPlacePodVerticalScaling", ["BETA on", "BETA on", "GA locked", "GA locked"]),
-        ("NodeDeclaredFeatures", ["PREALPHA off", "PREALPHA off", "ALPHA off", "BETA on"]),
+        ("DRAAdminAccess", ["BETA on", "BETA on", "GA locked", "GA locked"]),
+        ("DRADeviceTaintRules", ["PREALPHA off", "ALPHA off", "BETA off", "GA on"]),
+        ("DynamicResourceAllocation", ["GA on", "GA locked", "GA locked", "GA locked"]),
+        ("GangScheduling", ["PREALPHA off", "ALPHA off", "ALPHA off", "removed"]),
+        ("GenericWorkload", ["PREALPHA off", "ALPHA off", "ALPHA off", "BETA off"]),
+        ("SchedulerQueueingHints", ["GA locked", "GA locked", "GA locked", "removed"]),
+        ("StorageCapacityScoring", ["ALPHA off", "ALPHA off", "ALPHA off", "BETA on"]),
+        ("VolumeAttributesClass", ["GA on", "GA on", "GA locked", "GA locked"]),
+        ("VolumeLimitScaling", ["PREALPHA off", "ALPHA off", "ALPHA off", "BETA on"]),
+        ("NominatedNodeNameForExpectation", ["ALPHA off", "BETA on", "BETA on", "BETA on"]),
+        ("InPlacePodVerticalScaling", ["BETA on", "GA locked", "GA locked", "GA locked"]),
+        ("NodeDeclaredFeatures", ["PREALPHA off", "ALPHA off", "BETA on", "GA locked"]),
         ("SchedulerAsyncPreemption", ["BETA on"] * 4),
         ("CoordinatedLeaderElection", ["BETA off"] * 4),
     ],
 )
 def test_histories(name, states):
     def shown(gate):
-        return f"{gate.stage} {'locked' if gate.locked else 'on' if gate.default else 'off'}"
+        return (
+            "removed"
+            if gate is None
+            else f"{gate.stage} {'locked' if gate.locked else 'on' if gate.default else 'off'}"
+        )
 
-    assert [shown(gates_at(minor)[name]) for minor in (33, 34, 35, 36)] == states
+    assert [shown(gates_at(version).get(name)) for version in VERSIONS] == states
 
 
 def test_defaults_follow_the_emulated_version():
@@ -195,7 +206,9 @@ def test_switches_follow_the_emulated_version():
     """Beta in 1.36 was alpha."""
     assert gates("AllBeta=false", emulated="1.35").features.enabled("DRADeviceTaints") is False
     assert gates("AllBeta=false").features.enabled("DRADeviceTaints") is False
-    assert gates("AllBeta=true", emulated="1.33").features.enabled("WatchList")
+    assert gates("AllBeta=true,KubeletPodResourcesListUseActivePods=false", emulated="1.34").features.enabled(
+        "ImageVolume"
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,9 +252,10 @@ def test_gates_that_an_earlier_version_allows():
     ("emulated", "least", "expected"),
     [
         ((), (), Versions((1, 36), (1, 35))),
+        (("1.37",), (), Versions((1, 37), (1, 36))),
         (("1.35",), (), Versions((1, 35), (1, 34))),
-        (("kube=1.33",), (), Versions((1, 33), (1, 33))),
-        (("v1.36",), ("1.33",), Versions((1, 36), (1, 33))),
+        (("kube=1.34",), (), Versions((1, 34), (1, 34))),
+        (("v1.36",), ("1.34",), Versions((1, 36), (1, 34))),
         ((), ("kube=1.36",), Versions((1, 36), (1, 36))),
     ],
 )
@@ -269,8 +283,16 @@ def test_invalid_versions(emulated, message):
 @pytest.mark.parametrize(
     ("emulated", "least", "messages"),
     [
-        (("1.37",), ("1.36",), ["emulation version 1.37 is not between [1.33, 1.36.0]"]),
-        ((), ("1.37",), ["minCompatibilityVersion version 1.37 is not between [1.33, 1.36]"]),
+        (("1.38",), ("1.37",), ["emulation version 1.38 is not between [1.34, 1.37.0]"]),
+        (
+            ("1.33",),
+            ("1.33",),
+            [
+                "emulation version 1.33 is not between [1.34, 1.37.0]",
+                "minCompatibilityVersion version 1.33 is not between [1.34, 1.33]",
+            ],
+        ),
+        (("1.36",), ("1.37",), ["minCompatibilityVersion version 1.37 is not between [1.34, 1.36]"]),
     ],
 )
 def test_versions_out_of_range(emulated, least, messages):

@@ -15,6 +15,7 @@ from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.api.users import ConfigMap
+from stowplan.kube.config.kubernetes_versions import V1_36, V1_37
 from stowplan.kube.timing.times import ManualTime
 from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
 from stowplan.scheduler.engine.effects import EmitEvent
@@ -346,3 +347,14 @@ def test_the_last_applied_annotation_is_not_recorded(kind, wrapped):
     assert SECRET.encode() not in b"".join(lines)
     assert b"blue" in lines[1]
     assert obj.metadata.annotations == annotations, "the object itself is not changed"
+
+
+def test_a_recording_says_which_version_it_is_of():
+    line = b'{"format":2,"now":5.0,"configuration":{},"gates":{"GenericWorkload":true},"max_in_unschedulable":300.0}'
+    before = read_header(line).features
+    assert (before.emulated_version, before.enabled("StorageCapacityScoring")) == (V1_36, False)
+    assert before.enabled("GenericWorkload")
+    now = read_header(line.replace(b"{", b'{"emulated_version":"1.37",', 1)).features
+    assert (now.emulated_version, now.enabled("StorageCapacityScoring")) == (V1_37, True)
+    with pytest.raises(RecordingError, match=r"line 1: this recording is of a scheduler of another version: 1\.99"):
+        read_header(line.replace(b"{", b'{"emulated_version":"1.99",', 1))
