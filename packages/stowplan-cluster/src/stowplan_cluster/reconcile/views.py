@@ -14,6 +14,7 @@ import msgspec
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import Selector, compile_label_selector, selector_from_map
 from stowplan.kube.api.meta import MAX_INT32, ApiStruct, LabelSelector, ObjectMeta
+from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.pods import Encoded
 
@@ -149,7 +150,7 @@ class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
     ordinals: Ordinals = Ordinals()
     pod_management_policy: str = "OrderedReady"
     update_strategy: UpdateStrategy = UpdateStrategy()
-    volume_claim_templates: list[JsonObject] = []
+    volume_claim_templates: tuple[PersistentVolumeClaimTemplate, ...] = ()
     persistent_volume_claim_retention_policy: ClaimRetentionPolicy = ClaimRetentionPolicy()
     revision_history_limit: int = 10
 

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from stowplan.kube.api.api_errors import ApiError, conflict
-from stowplan.kube.api.merge_patches import copy_of
+from stowplan.kube.api.decode import to_dict
+from stowplan.kube.api.types import PersistentVolumeClaim
+from stowplan.kube.claims.stateful_claims import claim_volumes, claims_for, identity
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -42,8 +44,6 @@ from stowplan_cluster.reconcile.views import STATEFUL_SETS, Key, StatefulSet
 # Upstream: pkg/controller/statefulset/stateful_pod_control.go, stateful_set_utils.go.
 
 CLAIMS = "persistentvolumeclaims"
-POD_NAME = "statefulset.kubernetes.io/pod-name"
-POD_INDEX = "apps.kubernetes.io/pod-index"
 
 DELETE = "Delete"
 
@@ -80,7 +80,7 @@ class StatefulPods:
 
     def keep_identity(self, stateful_set: StatefulSet, pod: Pod) -> None:
         """Set the identity labels of an adopted pod."""
-        labels = _identity(stateful_set, ordinal_of(stateful_set, pod.name))
+        labels = identity(pod.name, ordinal_of(stateful_set, pod.name))
         if labels.items() <= pod.labels.items():
             return
         stored = self._client.fetch(PODS, Key(pod.metadata.namespace, pod.name, pod.uid))
@@ -91,10 +91,10 @@ class StatefulPods:
 
     def create_claims(self, stateful_set: StatefulSet, ordinal: int) -> None:
         for claim in _claims(stateful_set, ordinal):
-            name = claim["metadata"]["name"]
+            name = claim.metadata.name
             stored = self._client.store.get(CLAIMS, stateful_set.metadata.namespace, name)
             if stored is None:
-                self._client.create(CLAIMS, claim)
+                self._client.create(CLAIMS, to_dict(claim))
                 pod, owner = _pod_name(stateful_set, ordinal), stateful_set.metadata.name
                 message = f"Create Claim {name} Pod {pod} in StatefulSet {owner} success"
                 self._client.events.record(subject_of(stateful_set), NORMAL, "SuccessfulCreate", message)
@@ -126,9 +126,8 @@ class StatefulPods:
                 self._client.update(stored, obj)
 
     def _existing_claims(self, stateful_set: StatefulSet, ordinal: int) -> Iterator[Stored]:
-        for template in stateful_set.spec.volume_claim_templates:
-            name = _claim_name(stateful_set, template, ordinal)
-            stored = self._client.store.get(CLAIMS, stateful_set.metadata.namespace, name)
+        for claim in _claims(stateful_set, ordinal):
+            stored = self._client.store.get(CLAIMS, claim.metadata.namespace, claim.metadata.name)
             if stored is not None:
                 yield stored
 
@@ -141,14 +140,6 @@ def _pod_name(stateful_set: StatefulSet, ordinal: int) -> str:
     return f"{stateful_set.metadata.name}-{ordinal}"
 
 
-def _claim_name(stateful_set: StatefulSet, template: JsonObject, ordinal: int) -> str:
-    return f"{template['metadata']['name']}-{_pod_name(stateful_set, ordinal)}"
-
-
-def _identity(stateful_set: StatefulSet, ordinal: int) -> dict[str, str]:
-    return {POD_NAME: _pod_name(stateful_set, ordinal), POD_INDEX: str(ordinal)}
-
-
 def _pod(stateful_set: StatefulSet, ordinal: int, revision: Revision) -> JsonObject:
     name = _pod_name(stateful_set, ordinal)
     pod = pod_from_template(
@@ -159,45 +150,21 @@ def _pod(stateful_set: StatefulSet, ordinal: int, revision: Revision) -> JsonObj
     )
     metadata, spec = pod["metadata"], pod["spec"]
     labels = metadata.get("labels") or {}
-    metadata["labels"] = {**labels, **_identity(stateful_set, ordinal), REVISION_HASH: revision.name}
+    metadata["labels"] = {**labels, **identity(name, ordinal), REVISION_HASH: revision.name}
     spec["hostname"] = name
     if stateful_set.spec.service_name:
         spec["subdomain"] = stateful_set.spec.service_name
-    _mount_claims(stateful_set, ordinal, spec)
+    own = claim_volumes(stateful_set.spec.volume_claim_templates, name)
+    if own:
+        others = [volume for volume in spec.get("volumes") or () if volume["name"] not in own]
+        spec["volumes"] = [*map(to_dict, own.values()), *others]
     return pod
 
 
-def _mount_claims(stateful_set: StatefulSet, ordinal: int, spec: JsonObject) -> None:
-    """Add a volume for each claim, replacing volumes of the same name."""
-    volumes = [
-        {
-            "name": template["metadata"]["name"],
-            "persistentVolumeClaim": {"claimName": _claim_name(stateful_set, template, ordinal)},
-        }
-        for template in stateful_set.spec.volume_claim_templates
-    ]
-    names = {volume["name"] for volume in volumes}
-    volumes += [volume for volume in spec.get("volumes") or () if volume["name"] not in names]
-    if volumes:
-        spec["volumes"] = volumes
-
-
-def _claims(stateful_set: StatefulSet, ordinal: int) -> Iterator[JsonObject]:
-    selector = stateful_set.spec.label_selector
-    for template in stateful_set.spec.volume_claim_templates:
-        claim = copy_of(template)
-        claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
-        claim.pop("status", None)
-        given = claim["metadata"]
-        metadata = {
-            "name": _claim_name(stateful_set, template, ordinal),
-            "namespace": stateful_set.metadata.namespace,
-            "labels": {**(given.get("labels") or {}), **(selector.match_labels if selector else {})},
-        }
-        if given.get("annotations"):
-            metadata["annotations"] = given["annotations"]
-        claim["metadata"] = metadata
-        yield claim
+def _claims(stateful_set: StatefulSet, ordinal: int) -> Iterator[PersistentVolumeClaim]:
+    spec, pod = stateful_set.spec, _pod_name(stateful_set, ordinal)
+    labels = spec.label_selector.match_labels if spec.label_selector else {}
+    return claims_for(spec.volume_claim_templates, pod, stateful_set.metadata.namespace, labels)
 
 
 def _claim_owner(stateful_set: StatefulSet, pod: Pod) -> JsonObject | None:

@@ -18,8 +18,7 @@ from stowplan_cluster.reconcile.daemon_sets import DaemonPod, OnNode, Plan, of_m
 from stowplan_cluster.reconcile.views import UpdateStrategy
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, named_pod
-from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
+from stowplan_lab.simulation.workloads.owners import REVISION, SCALED_DOWN, UPDATED, Revisions, Template, named_pod
 
 #: A pod whose node was removed while it was pending.
 NODE_GONE = "deleted"
@@ -107,7 +106,7 @@ class DaemonSetController:
             # It would have started now.
             return
         if context.ledger.of(uid) is not None:
-            if self._template.update is None:
+            if not self._template.rolls:
                 return
         elif context.models.controllers:
             self._forget(node, uid)
@@ -163,7 +162,7 @@ class DaemonSetController:
         return node
 
     def _is_settled(self, node: OnNode) -> bool:
-        if self._template.update is None and len(node.pods) == 1:
+        if not self._template.rolls and len(node.pods) == 1:
             # Nothing follows from whether it is available.
             return node.may_stay and not node.pods[0].terminating
         return node.is_settled

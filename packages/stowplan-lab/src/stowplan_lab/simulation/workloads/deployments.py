@@ -19,8 +19,15 @@ from stowplan_cluster.reconcile.deployments import RECREATE, Step, next_step, ol
 from stowplan_cluster.reconcile.views import Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import HASH, Revisions
+from stowplan_lab.simulation.workloads.owners import (
+    HASH,
+    SCALED_DOWN,
+    UPDATED,
+    Revisions,
+    Template,
+    WorkloadController,
+    named_pod,
+)
 
 
 class DeploymentController(WorkloadController):

@@ -24,8 +24,7 @@ from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.scenario_errors import Problems
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
-from stowplan_lab.simulation.workloads.owners import Template, WorkloadController, named_pod
-from stowplan_lab.simulation.workloads.revisions import HASH, REVISION
+from stowplan_lab.simulation.workloads.owners import HASH, REVISION, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.simulation.workloads.templates import template_of
 

@@ -11,7 +11,7 @@ Upstream: pkg/controller (replicaset, statefulset, daemon).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from types import MappingProxyType
 from typing import Protocol
@@ -19,16 +19,28 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from stowplan.kube.api.meta import ApiStruct, OwnerReference
-from stowplan.kube.api.types import PersistentVolumeClaim, Pod
+from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_cluster.reconcile.replica_sets import next_change
-from stowplan_cluster.reconcile.views import CronJob, Job, UpdateStrategy
+from stowplan_cluster.reconcile.views import (
+    CronJob,
+    DaemonSetSpec,
+    DeploymentSpec,
+    Job,
+    ReplicaSetSpec,
+    StatefulSetSpec,
+    UpdateStrategy,
+)
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import FailuresSpec
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
+#: kubectl's annotation of a restarted template.
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
+HASH, REVISION = "pod-template-hash", "controller-revision-hash"
 #: Why pods are deleted.
 SCALED_DOWN, UPDATED = "scaled down", "updated"
 
@@ -40,26 +52,33 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     kind: str
     #: As an API server would store it.
     pod: Pod
-    replicas: int = 1
+    #: Of a Deployment, ReplicaSet, StatefulSet or DaemonSet.
+    spec: DeploymentSpec | ReplicaSetSpec | StatefulSetSpec | DaemonSetSpec | None = None
+    #: minReadySeconds.
+    min_ready: float = 0.0
+    #: Whether its pods are updated to another template at some time.
+    rolls: bool = False
     #: For a Job, and that which a CronJob creates.
     job: Job | None = None
     cron_job: CronJob | None = None
-    #: For a StatefulSet: whether a pod waits for the one before it (OrderedReady).
-    ordered: bool = False
-    #: The same: ordinals.start.
-    first_ordinal: int = 0
-    #: minReadySeconds.
-    min_ready: float = 0.0
-    #: How its pods are updated to another template; None: never.
-    update: UpdateStrategy | None = None
     lifetime: Distribution | None = None
     failures: FailuresSpec | None = None
     #: Of the workload and of its pods.
     annotations: Mapping[str, str] = MappingProxyType({})
     #: Creates the object that default spreading reads, by name; None: there is none of this kind.
     companion: Callable[[str], ApiStruct] | None = None
-    #: The claims of a StatefulSet's pod, by the pod's name.
-    claims: Callable[[str], Sequence[PersistentVolumeClaim]] | None = None
+
+    @property
+    def replicas(self) -> int:
+        replicas: int = getattr(self.spec, "replicas", 1)
+        return replicas
+
+    @property
+    def update(self) -> UpdateStrategy | None:
+        """How its pods are updated to another template; None: never."""
+        if not self.rolls or self.spec is None or isinstance(self.spec, ReplicaSetSpec):
+            return None
+        return self.spec.strategy if isinstance(self.spec, DeploymentSpec) else self.spec.update_strategy
 
     def draw_lifetime(self, chance: Random) -> float | None:
         return None if self.lifetime is None else self.lifetime.draw(chance)
@@ -74,6 +93,45 @@ def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference 
     owners = metadata.owner_references if owner is None else (owner,)
     uid = f"{workload}/{metadata.namespace}/{name}{f'/{again}' if again else ''}"
     return replace(template, metadata=replace(metadata, name=name, uid=uid, owner_references=owners))
+
+
+class Revisions:
+    """The templates of a workload over time. The pods have a label with their revision."""
+
+    def __init__(self, template: Template, label: str) -> None:
+        """`label`: the revision label; "" for a workload that is never rolled out."""
+        self._label = label
+        self._pods: list[Pod] = []
+        self.turn_to(template)
+
+    def turn_to(self, template: Template) -> Template:
+        """Set the current template. An earlier one becomes its revision again."""
+        self.template = template
+        if template.pod not in self._pods:
+            self._pods.append(template.pod)
+        self.current = self._pods.index(template.pod)
+        return template
+
+    def restart(self, now: float) -> Template:
+        """Turn to the current template, as after `kubectl rollout restart`."""
+        pod = self.template.pod
+        annotations = {**pod.metadata.annotations, _RESTARTED: timestamp(now)}
+        pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
+        return self.turn_to(replace(self.template, pod=pod))
+
+    def pod(self, revision: int) -> Pod:
+        """The pod template of the revision."""
+        pod = self._pods[revision]
+        if not self.template.rolls:
+            return pod
+        labels = {**pod.metadata.labels, self._label: str(revision)}
+        return replace(pod, metadata=replace(pod.metadata, labels=labels))
+
+    def of(self, entry: Entry | None) -> int:
+        """A pod's revision; one that the API server rejected counts as current."""
+        if entry is None or not self.template.rolls:
+            return self.current
+        return int(entry.pod.metadata.labels.get(self._label, self.current))
 
 
 class Replicated(Protocol):

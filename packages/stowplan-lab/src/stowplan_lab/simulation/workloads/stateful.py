@@ -17,15 +17,12 @@ from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.meta import ApiStruct, OwnerReference
 from stowplan.kube.api.pod import PodSpec
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
-from stowplan.kube.api.volumes import PersistentVolumeClaimVolumeSource, Volume
+from stowplan.kube.claims.stateful_claims import claims_for, identity, with_claims
 from stowplan_cluster.reconcile.stateful_sets import Seen, has_current_revision, is_complete, next_moves, ordinals
-from stowplan_cluster.reconcile.views import Ordinals, StatefulSet, StatefulSetSpec, UpdateStrategy
+from stowplan_cluster.reconcile.views import StatefulSet, StatefulSetSpec, UpdateStrategy
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, UPDATED, Template, named_pod
-from stowplan_lab.simulation.workloads.revisions import REVISION, Revisions
-
-_POD_NAME, _INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
+from stowplan_lab.simulation.workloads.owners import REVISION, SCALED_DOWN, UPDATED, Revisions, Template, named_pod
 
 
 class StatefulSetController:
@@ -78,14 +75,9 @@ class StatefulSetController:
 
     def _turn_to(self, template: Template) -> None:
         self._template = template
-        self._set = StatefulSet(
-            spec=StatefulSetSpec(
-                replicas=self.replicas,
-                ordinals=Ordinals(start=template.first_ordinal),
-                pod_management_policy="OrderedReady" if template.ordered else "Parallel",
-                update_strategy=template.update or UpdateStrategy(),
-            )
-        )
+        assert isinstance(template.spec, StatefulSetSpec)
+        strategy = template.update or UpdateStrategy()
+        self._set = StatefulSet(spec=replace(template.spec, replicas=self.replicas, update_strategy=strategy))
         self._exceptions.update(ordinals(self._set), self._pods)
 
     def _put(self, obj: ApiStruct) -> None:
@@ -173,7 +165,7 @@ class StatefulSetController:
         made_of = self._revisions.pod(self._current if at_current else self._revisions.current)
         pod = named_pod(made_of, template.workload, name, owner=self._owner, again=self._times[ordinal])
         self._times[ordinal] += 1
-        labels = {**pod.metadata.labels, _POD_NAME: name, _INDEX: str(ordinal)}
+        labels = {**pod.metadata.labels, **identity(name, ordinal)}
         pod = replace(pod, metadata=replace(pod.metadata, labels=labels), spec=self._spec_of(name, made_of.spec))
         self._context.arrive(pod, self.adopt(pod))
 
@@ -192,23 +184,15 @@ class StatefulSetController:
     # -- claims -------------------------------------------------------------------------------------------------------
 
     def _spec_of(self, name: str, spec: PodSpec) -> PodSpec:
-        if self._template.claims is None:
+        templates = self._set.spec.volume_claim_templates
+        if not templates:
             return spec
         if name not in self._specs:
-            # Claims are named after their template and the pod.
-            claims = {claim.metadata.name.removesuffix(f"-{name}"): claim for claim in self._template.claims(name)}
-            for claim in claims.values():
+            for claim in claims_for(templates, name, self._template.pod.metadata.namespace):
                 metadata = claim.metadata
                 if self._context.store.find(PersistentVolumeClaim, metadata.namespace, metadata.name) is None:
                     self._put(claim)
-            kept = [volume for volume in spec.volumes if volume.name not in claims]
-            own = [
-                Volume(
-                    name=one, persistent_volume_claim=PersistentVolumeClaimVolumeSource(claim_name=claim.metadata.name)
-                )
-                for one, claim in claims.items()
-            ]
-            self._specs[name] = replace(spec, volumes=(*kept, *own))
+            self._specs[name] = with_claims(spec, templates, name)
         return self._specs[name]
 
 

@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.generated import claim_of
 from stowplan.ask.loading.workloads import pod_of
 from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.manifest_files import LoadError, load_files
 from stowplan.kube.api.merge_patches import merge_patched
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.types import PersistentVolumeClaim, PriorityClass, ReplicaSet, StatefulSet
+from stowplan.kube.api.types import PriorityClass, ReplicaSet, StatefulSet
 from stowplan.kube.config.config_errors import did_you_mean
+from stowplan_cluster.apiserver.manifest_checks import stored_form
+from stowplan_cluster.reconcile.views import DaemonSetSpec, DeploymentSpec, ReplicaSetSpec, StatefulSetSpec
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.workloads.job_specs import (
@@ -27,15 +28,20 @@ from stowplan_lab.simulation.workloads.job_specs import (
     patched_fields,
 )
 from stowplan_lab.simulation.workloads.owners import Template
-from stowplan_lab.simulation.workloads.revisions import ROLLED, update_strategy
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 #: Kinds whose pods may have runs that fail.
 _FAILING = ("Pod", "Job", "CronJob")
 #: Fields that a rollout may change.
 _PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
-#: The default comes first.
-_POLICIES = ("OrderedReady", "Parallel")
+#: Kinds whose pods are updated to another template.
+ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
+_SPECS: dict[str, type[Any]] = {
+    "Deployment": DeploymentSpec,
+    "ReplicaSet": ReplicaSetSpec,
+    "StatefulSet": StatefulSetSpec,
+    "DaemonSet": DaemonSetSpec,
+}
 _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
     "Deployment": (ReplicaSet, "ReplicaSet"),
     "ReplicaSet": (ReplicaSet, "ReplicaSet"),
@@ -76,23 +82,19 @@ def template_of(
         if spec.lifetime is None:
             raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
         found = replace(found, spec=replace(found.spec, restart_policy=job.spec.restart_policy))
-    claims = _claims(_with_name(manifest, spec.name), where) if kind == "StatefulSet" else None
-    update = update_strategy(kind, of_spec, where) if kind in ROLLED else None
+    typed = _spec_of(kind, manifest, where) if kind in _SPECS else None
     template = Template(
         workload=spec.name,
         kind=kind,
         pod=found,
-        replicas=1 if job is not None else _number(of_spec.get("replicas"), f"{where}: spec.replicas"),
+        spec=typed,
         job=job,
         cron_job=cron_job,
-        ordered=kind == "StatefulSet" and _is_ordered(of_spec, where),
-        first_ordinal=_first_ordinal(of_spec, where) if kind == "StatefulSet" else 0,
-        min_ready=_min_ready(of_spec, where) if kind in ROLLED else 0.0,
-        update=update if rolls else None,
+        min_ready=0.0 if typed is None else float(typed.min_ready_seconds),
+        rolls=rolls and kind in ROLLED,
         lifetime=spec.lifetime,
         failures=spec.failures,
         annotations={**((manifest.get("metadata") or {}).get("annotations") or {}), **found.metadata.annotations},
-        claims=claims,
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
     return template, [*admitted.notes, *_ignored(kind, of_spec, where)]
@@ -144,50 +146,20 @@ def _with_name(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     return {"apiVersion": "v1", **manifest, "metadata": {"namespace": "default", **metadata, "name": name}}
 
 
-def _is_ordered(spec: dict[str, Any], where: str) -> bool:
-    """Whether a StatefulSet's pods start one after the other."""
-    policy = spec.get("podManagementPolicy", _POLICIES[0])
-    if policy not in _POLICIES:
-        hint = next(did_you_mean(str(policy), _POLICIES), f"want one of {', '.join(_POLICIES)}")
-        raise ScenarioError(f"{where}: spec.podManagementPolicy: there is no {policy!r}; {hint}")
-    return bool(policy == _POLICIES[0])
-
-
-def _first_ordinal(spec: dict[str, Any], where: str) -> int:
-    given = spec.get("ordinals") or {}
-    if not isinstance(given, dict):
-        raise ScenarioError(f"{where}: spec.ordinals: want an object, got {given!r}")
-    return _number(given.get("start", 0), f"{where}: spec.ordinals.start")
-
-
-def _min_ready(spec: dict[str, Any], where: str) -> float:
-    seconds = spec.get("minReadySeconds")
-    return float(_number(0 if seconds is None else seconds, f"{where}: spec.minReadySeconds"))
-
-
-def _number(value: object, where: str) -> int:
-    if value is None:
-        return 1
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ScenarioError(f"{where}: want a whole number of 0 or more, got {value!r}")
-    return value
-
-
-def _claims(manifest: dict[str, Any], where: str) -> Callable[[str], list[PersistentVolumeClaim]] | None:
-    templates = (manifest.get("spec") or {}).get("volumeClaimTemplates")
-    if not templates:
-        return None
-    if not isinstance(templates, list) or not all(isinstance(one, dict) for one in templates):
-        raise ScenarioError(f"{where}: spec.volumeClaimTemplates: want a list of claims")
-
-    def made(pod: str) -> list[PersistentVolumeClaim]:
-        return [claim_of(manifest, one, pod) for one in templates]
-
+def _spec_of(kind: str, manifest: Mapping[str, Any], where: str) -> Any:
+    """The spec with an API server's defaults, refused with its messages; the pod template is checked elsewhere."""
+    given = dict(manifest.get("spec") or {})
     try:
-        made("a")
-    except LoadError as error:
-        raise ScenarioError(*(f"{where}: {problem}" for problem in error.errors)) from None
-    return made
+        convert({name: value for name, value in given.items() if name != "template"}, _SPECS[kind])
+    except DecodeError as error:
+        raise ScenarioError(f"{where}: spec.{error}") from None
+    labels = {"workload": "any"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "any", "image": "any"}]}}
+    spec = {**given, "selector": {"matchLabels": labels}, "template": template}
+    stored, problems = stored_form({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "any"}, "spec": spec})
+    if problems:
+        raise ScenarioError(*(f"{where}: {problem}" for problem in problems))
+    return convert(stored["spec"], _SPECS[kind])
 
 
 def _companion(kind: str, spec: dict[str, Any], namespace: str, where: str) -> Callable[[str], ApiStruct] | None:

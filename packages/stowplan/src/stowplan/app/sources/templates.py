@@ -11,14 +11,15 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.cluster_source import ClusterSource, note
 from stowplan.app.sources.object_references import WORKLOADS, Reference
 from stowplan.ask.loading.admission import admit
-from stowplan.ask.loading.generated import TEMPLATE, claim_templates, owner_of, volume_for
+from stowplan.ask.loading.generated import TEMPLATE, claim_templates, owner_of, volume_claim_templates
 from stowplan.ask.loading.manifest_checks import checked
 from stowplan.ask.loading.workloads import belongs_to, pod_of
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.device_claims import ResourceClaimSpec
 from stowplan.kube.api.manifest_files import Loaded, load_files, load_manifests
 from stowplan.kube.api.meta import OwnerReference
-from stowplan.kube.api.types import Pod, StatefulSet, Volume
+from stowplan.kube.api.types import Pod, StatefulSet
+from stowplan.kube.claims.stateful_claims import with_claims
 
 
 def read_checked(path: str, *, others: Collection[str] = ()) -> Loaded:
@@ -55,9 +56,7 @@ def _template_of(manifest: Mapping[str, Any]) -> Pod:
     if manifest["kind"] == "Pod":
         return pod
     owners = (convert(owner_of(manifest), OwnerReference),)
-    templates = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
-    volumes = (convert(volume_for(one, pod.metadata.name), Volume) for one in templates)
-    spec = replace(pod.spec, volumes=(*pod.spec.volumes, *volumes))
+    spec = with_claims(pod.spec, volume_claim_templates(manifest), pod.metadata.name)
     return replace(pod, metadata=replace(pod.metadata, owner_references=owners), spec=spec)
 
 

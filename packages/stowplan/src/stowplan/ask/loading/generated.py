@@ -21,13 +21,15 @@ from msgspec.structs import replace
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, pod_of
 from stowplan.kube.api.annotated_devices import DEVICES, DEVICES_OF, InvalidDevices, pools_of, slice_spec, slices_of
 from stowplan.kube.api.daemon_pods import tied_to, tolerating, wanted_on
-from stowplan.kube.api.decode import DecodeError, convert, to_dict
+from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.device_claims import ResourceClaim, ResourceClaimSpec
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta, OwnerReference
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ReplicaSet, ResourceSlice
+from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
 from stowplan.kube.claims.ephemeral_claims import ephemeral_claim, is_ephemeral
+from stowplan.kube.claims.stateful_claims import claims_for, identity, with_claims
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.explanations.formatting import count
 
@@ -194,7 +196,7 @@ def generated_pods(
         if not isinstance(spec, dict) or not isinstance(spec.get("template"), dict):
             notes.append(f"{_name(manifest)} has no template of pods, and is left out")
             continue
-        found = list(_of_daemon_set(manifest, nodes) if manifest["kind"] == "DaemonSet" else _made(manifest))
+        found = list(_made(manifest, nodes))
         made += found
         workloads.append((manifest, sum(isinstance(obj, Pod) for obj in found)))
     without_pods = [(manifest, number) for manifest, number in workloads if number and not _has_pods(manifest, older)]
@@ -243,36 +245,30 @@ def _replicas(manifest: Mapping[str, Any]) -> int:
     return wanted
 
 
-def _of_daemon_set(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[Pod]:
-    """One for each node that matches its template."""
-    template = tolerating(pod_of(manifest))
-    owner = convert(owner_of(manifest), OwnerReference)
-    for index, node in enumerate(node for node in nodes if wanted_on(template, node)):
-        metadata = replace(template.metadata, name=_pod_name(manifest, index), owner_references=(owner,))
-        yield tied_to(replace(template, metadata=metadata), node.metadata.name)
-
-
-def _made(manifest: Mapping[str, Any]) -> Iterator[ApiStruct]:
-    number = _replicas(manifest)
-    if not number:
-        return
-    template = to_dict(pod_of(manifest))
-    owner = owner_of(manifest)
-    if owner["kind"] != manifest["kind"]:
-        yield _replica_set(manifest, owner["name"])
-    claims = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
-    for index in range(number):
+def _made(manifest: Mapping[str, Any], nodes: Iterable[Node]) -> Iterator[ApiStruct]:
+    """The pods, of a DaemonSet for each node that matches its template, and what belongs to them."""
+    kind, template, owner = manifest["kind"], pod_of(manifest), convert(owner_of(manifest), OwnerReference)
+    if kind == "DaemonSet":
+        template = tolerating(template)
+        targets = [node.metadata.name for node in nodes if wanted_on(template, node)]
+    else:
+        targets = [""] * _replicas(manifest)
+    if targets and owner.kind != kind:
+        yield _replica_set(manifest, owner.name)
+    claims, about = volume_claim_templates(manifest), template.metadata
+    for index, node in enumerate(targets):
         name = _pod_name(manifest, index)
-        labels = dict(template["metadata"].get("labels") or {})
-        if manifest["kind"] == "StatefulSet":
-            labels |= {"statefulset.kubernetes.io/pod-name": name, "apps.kubernetes.io/pod-index": str(index)}
-        metadata = {"name": name, "namespace": _namespace(manifest), "labels": labels, "ownerReferences": [owner]}
-        spec = dict(template["spec"])
-        if claims:
-            spec["volumes"] = [*(spec.get("volumes") or ()), *(volume_for(claim, name) for claim in claims)]
-        yield _converted(manifest, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}, Pod)
-        for claim in claims:
-            yield claim_of(manifest, claim, name)
+        labels = {**about.labels, **identity(name, index)} if kind == "StatefulSet" else about.labels
+        metadata = replace(about, name=name, labels=labels, owner_references=(owner,))
+        pod = replace(template, metadata=metadata, spec=with_claims(template.spec, claims, name))
+        yield tied_to(pod, node) if node else pod
+        yield from claims_for(claims, name, _namespace(manifest))
+
+
+def volume_claim_templates(manifest: Mapping[str, Any]) -> list[PersistentVolumeClaimTemplate]:
+    """The volumeClaimTemplates of a workload; raises LoadError."""
+    given = (manifest.get("spec") or {}).get("volumeClaimTemplates") or ()
+    return [_converted(manifest, claim, PersistentVolumeClaimTemplate) for claim in given]
 
 
 def owner_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,22 +287,7 @@ def _replica_set(manifest: Mapping[str, Any], name: str) -> ReplicaSet:
     return replica_set
 
 
-def volume_for(claim: Mapping[str, Any], pod: str) -> dict[str, Any]:
-    """The volume of a StatefulSet pod for one of its volumeClaimTemplates."""
-    name = (claim.get("metadata") or {}).get("name")
-    return {"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{pod}"}}
-
-
-def claim_of(manifest: Mapping[str, Any], template: Mapping[str, Any], pod: str) -> PersistentVolumeClaim:
-    """A StatefulSet pod's claim for one of its volumeClaimTemplates; raises LoadError."""
-    metadata = template.get("metadata") or {}
-    about = {**metadata, "name": f"{metadata.get('name')}-{pod}", "namespace": _namespace(manifest)}
-    found = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": about, "spec": template.get("spec") or {}}
-    made: PersistentVolumeClaim = _converted(manifest, found, PersistentVolumeClaim)
-    return made
-
-
-def _converted(manifest: Mapping[str, Any], found: dict[str, Any], kind: type[Any]) -> Any:
+def _converted(manifest: Mapping[str, Any], found: Mapping[str, Any], kind: type[Any]) -> Any:
     try:
         return convert(found, kind)
     except DecodeError as error:

@@ -38,6 +38,7 @@ from stowplan.kube.api.types import (
 from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
 from stowplan.kube.claims.annotations import STORAGE_CLASS
 from stowplan.kube.claims.claim_terms import NO_PROVISIONER, class_name_of, is_fully_bound
+from stowplan.kube.claims.stateful_claims import claim_name
 from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names
 from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of
@@ -58,8 +59,8 @@ def with_own_volume_claims(cluster: Cluster, fresh: Pod, original: Pod) -> Pod:
     templates = {one.metadata.name: one for one in (() if owning is None else owning.spec.volume_claim_templates)}
     for volume in fresh.spec.volumes:
         source = volume.persistent_volume_claim
-        if source is not None and source.claim_name == f"{volume.name}-{original.metadata.name}":
-            name = f"{volume.name}-{fresh.metadata.name}"
+        if source is not None and source.claim_name == claim_name(volume.name, original.metadata.name):
+            name = claim_name(volume.name, fresh.metadata.name)
             model = templates.get(volume.name) or _claim(cluster, fresh, source.claim_name)
             if model is not None and _claim(cluster, fresh, name) is None:
                 cluster.add(with_storage_class(_claim_like(model, name, namespace), storage_class))
