@@ -35,8 +35,8 @@ NODES = 3
 #: Times of a scenario are whole seconds; those of containers are not, so that no two things are due at once.
 #: What is due within this time counts as one moment: floats are rounded differently, and conflicting writes repeated.
 MOMENT = 0.1
-#: Seconds after the last event.
-QUIET = 1500
+#: Seconds after an event's end, and those that pods without tolerations stay on a node that failed.
+QUIET, EVICTED = 250, 360
 
 
 class Fail(NamedTuple):
@@ -237,7 +237,7 @@ class Embedded(LiveCluster):
 
 
 class Simulated:
-    def __init__(self, workloads, budgets, events, startup, termination, folder):
+    def __init__(self, workloads, budgets, events, startup, termination, folder, *, duration):
         files = []
         if budgets:
             (folder / "budgets.yaml").write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in budgets))
@@ -247,7 +247,7 @@ class Simulated:
             groups=[group("node", count=NODES, cpu=100, labels={})],
             events=[{"at": at, **event.event()} for at, event in events],
             models={"startup": startup, "termination": termination, "controllerDelay": 0},
-            duration=events[-1][0] + QUIET if events else QUIET,
+            duration=duration,
             start=timestamp(START),
         )
         given["cluster"]["files"] = files
@@ -330,11 +330,11 @@ def origin(pod):
 
 
 def agree_on_nodes(workloads, events, folder, *, budgets=(), startup=6.3, termination=2.6):
-    simulated = Simulated(workloads, budgets, events, startup, termination, folder)
+    end = QUIET + max((at + max(getattr(event, "seconds", 0), EVICTED) for at, event in events), default=0)
+    simulated = Simulated(workloads, budgets, events, startup, termination, folder, duration=end + 100)
     embedded = Embedded(workloads, budgets, startup, termination)
     for at, event in events:
         embedded.at(at, lambda event=event: event.apply(embedded))
-    end = (events[-1][0] if events else 0) + QUIET - 100
     at, before = 0.0, None
     while at < end:
         at = min(simulated.next, embedded.next, end)

@@ -26,7 +26,7 @@ changes = st.one_of(
 )
 
 
-@examples(60)
+@examples(30)
 @given(sizes, strategies, st.sampled_from([0, 13]), st.lists(changes, max_size=8), st.sampled_from([0, 17]))
 def test_deployments(replicas, strategy, min_ready, changes, termination):
     spec = {

@@ -58,7 +58,7 @@ taints = st.builds(
 )
 
 
-@examples(60)
+@examples(30)
 @given(
     st.integers(2, 5),
     strategies,

@@ -25,7 +25,7 @@ rollouts = st.builds(
 )
 
 
-@examples(60)
+@examples(30)
 @given(
     sizes,
     st.sampled_from(["OrderedReady", "Parallel"]),

@@ -122,8 +122,10 @@ class Diagnosis:
             nodes = int(np.count_nonzero(entry.mask & hit))
             if nodes:
                 counts[str(entry.reason)] += nodes
-        for status in self.nominated.values():
-            counts.update(status.shown_reasons)
+        # Many rows, few different statuses.
+        for reasons, nodes in Counter([status.shown_reasons for status in self.nominated.values()]).items():
+            for reason in reasons:
+                counts[reason] += nodes
         absent = self.nodes - self.evaluated
         for reason in self.absent.shown_reasons if absent else ():
             counts[reason] += absent

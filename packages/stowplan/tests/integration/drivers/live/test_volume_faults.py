@@ -10,6 +10,7 @@ import pytest
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.testing import a_node, a_pod
+from support.examples import times
 from support.live.live_scheduler import live
 from support.live.volumes import StorageControllers
 from support.plugins.claims import COMPLETED, HOST, SELECTED, ZONE, a_class, claim, volume
@@ -124,7 +125,7 @@ class Scene:
                 assert all(labels[e["key"]] in e["values"] for e in term["matchExpressions"]), pod["metadata"]["name"]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(times(2)))
 async def test_faults(seed):
     classes = [a_class("local", provisioner="kubernetes.io/no-provisioner"), a_class("made", provisioner="p")]
     chance = Random(seed)

@@ -186,7 +186,7 @@ def more_nodes(objects, name, number):
                 yield replace(one, metadata=metadata, spec=replace(one.spec, node_name=added, pool=pool))
 
 
-@examples(150)
+@examples(90)
 @given(RANDOM)
 def test_what_if(random):
     drawn = a_cluster(random)
@@ -255,7 +255,7 @@ def placed_one_by_one(drawn, objects, pod, most):
     return nodes
 
 
-@examples(80)
+@examples(50)
 @given(RANDOM)
 def test_fit(random):
     drawn = a_cluster(random)
@@ -280,7 +280,7 @@ def test_fit(random):
             assert (len(placed_one_by_one(drawn, larger, pod, wanted)) == wanted) is enough, kind
 
 
-@examples(80)
+@examples(50)
 @given(RANDOM)
 def test_drain(random):
     drawn = a_cluster(random)
@@ -304,7 +304,7 @@ def test_drain(random):
     assert set(found.displaced) == set(real.displaced)
 
 
-@examples(80)
+@examples(50)
 @given(RANDOM)
 def test_survive(random):
     drawn = a_cluster(random)

@@ -1,4 +1,4 @@
-"""Ten minutes of random changes and faults; afterwards the state must equal that of a newly started scheduler.
+"""Seven minutes of random changes and faults; afterwards the state must equal that of a newly started scheduler.
 
 The engine is validated each second, as each validation reads the whole cluster.
 Inputs are recorded and replayed at the end, which must have the same effects. Seeds are fixed, so failures are
@@ -24,7 +24,7 @@ from support.soak.checks import (
     nothing_is_under_way,
 )
 
-SECONDS = 600
+SECONDS = 400
 #: Turns of the event loop after which everything that needs no time is done, unless there is very much of it.
 ROUNDS = 30
 #: No pod is flushed, so a missed wake-up stays missed.
