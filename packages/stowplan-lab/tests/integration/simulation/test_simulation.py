@@ -242,13 +242,6 @@ def test_omitted_rows_are_reported(tmp_path):
 # -- workloads --------------------------------------------------------------------------------------------------------
 
 
-def test_parallelism_of_a_job():
-    found = run(scenario({"name": "j", "manifest": a_workload("Job", parallelism=2, completions=5), "lifetime": 60}))
-    assert found.summary.ends == {"finished": 5}
-    assert max(row.running for row in found.series) == 2
-    assert found.summary.simulated >= 3 * 60
-
-
 def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
     found = run(
         scenario(
@@ -260,20 +253,6 @@ def test_a_daemon_set_has_a_pod_on_each_node_and_follows_nodes():
     assert found.summary.ends == {"node removed": 2, "running": 1}
     assert [row.ended for row in found.decisions if row.node != "a-1"] == [100, 100], "not before the node is missed"
     assert sorted(row.node for row in found.decisions) == ["a-1", "a-2", "a-3"]
-
-
-def test_a_deployment_is_scaled():
-    found = run(
-        scenario(
-            {"name": "web", "manifest": a_workload("Deployment", replicas=2)},
-            events=[
-                {"at": 10, "scale": {"workload": "web", "replicas": 5}},
-                {"at": 20, "scale": {"workload": "web", "replicas": 1}},
-            ],
-            duration=60,
-        )
-    )
-    assert found.summary.ends == {"running": 1, "scaled down": 4}
 
 
 # -- events -----------------------------------------------------------------------------------------------------------
@@ -303,46 +282,10 @@ def test_a_stateful_sets_pods_keep_their_names_and_claims(tmp_path):
         assert after.reasons
 
 
-def test_a_stateful_set_is_scaled_from_its_end(tmp_path):
-    found = run(
-        scenario(
-            {"name": "db", "manifest": a_workload("StatefulSet", replicas=3)},
-            events=[
-                {"at": 10, "scale": {"workload": "db", "replicas": 1}},
-                {"at": 50, "scale": {"workload": "db", "replicas": 2}},
-            ],
-            duration=100,
-        )
-    )
-    ends = [(row.pod, row.end) for row in sorted(found.decisions, key=lambda row: (row.arrived, row.pod))]
-    down = "scaled down"
-    assert ends == [
-        ("default/db-0", "running"),
-        ("default/db-1", down),
-        ("default/db-2", down),
-        ("default/db-1", "running"),
-    ]
-
-
 def moments(found, *, of="placed"):
     """When each pod was placed, or created: of the first per name."""
     rows = sorted(found.decisions, key=lambda row: row.arrived)
     return {row.pod.removeprefix("default/"): getattr(row, of) for row in reversed(rows)}
-
-
-@pytest.mark.parametrize(
-    ("spec", "arrivals"),
-    [
-        pytest.param({}, [0, 2.1, 4.2], id="one after the other, as each runs"),
-        pytest.param({"minReadySeconds": 10}, [0, 12.1, 24.2], id="and has for a while"),
-        pytest.param({"podManagementPolicy": "Parallel"}, [0, 0, 0], id="together"),
-    ],
-)
-def test_the_order_of_a_stateful_sets_pods(spec, arrivals):
-    found = run(scenario({"name": "db", "manifest": a_workload("StatefulSet", replicas=3, **spec)}, duration=60))
-    arrived = moments(found, of="arrived")
-    assert [arrived[f"db-{index}"] for index in range(3)] == pytest.approx(arrivals)
-    assert found.summary.ends == {"running": 3}
 
 
 def test_a_stateful_set_waits_for_an_unschedulable_pod():
@@ -356,27 +299,6 @@ def test_a_stateful_set_waits_for_an_unschedulable_pod():
     placed = moments(found)
     assert 60 <= placed["db-0"] < placed["db-1"]
     assert moments(found, of="arrived")["db-1"] == pytest.approx(placed["db-0"] + 2.1)
-
-
-def test_a_lost_pod_of_a_stateful_set_blocks_later_ones():
-    found = run(
-        scenario(
-            {"name": "db", "manifest": a_workload("StatefulSet", "3", replicas=2)},
-            groups=[group(count=2)],
-            events=[
-                {"at": 20, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 100}},
-                {"at": 30, "scale": {"workload": "db", "replicas": 1}},
-            ],
-            duration=300,
-        )
-    )
-    drained = next(row for row in found.decisions if row.end == "drained")
-    scaled = next(row for row in found.decisions if row.end == "scaled down")
-    if drained.pod == "default/db-0":
-        assert scaled.evicted > 120, "before db-0 runs again"
-    else:
-        assert scaled.pod == "default/db-1"
-    assert found.summary.ends == {"running": 1, "drained": 1, "scaled down": 1}
 
 
 def test_without_controllers_a_stateful_set_still_starts_in_order():
@@ -405,23 +327,6 @@ def test_immediate_claims_are_bound_before_their_pods_are_placed(tmp_path):
     assert all(1 <= row.placed < 10 for row in rows)
     # a-1 and a-3 are in zone x, the others in y.
     assert sorted(row.node in ("a-1", "a-3") for row in rows) == [False, False, True, True]
-
-
-def test_pods_of_a_failed_node_are_recreated_after_a_while():
-    found = run(
-        scenario(
-            {"name": "web", "manifest": a_workload("Deployment", "3", replicas=2)},
-            groups=[group(count=3)],
-            events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
-            duration=1000,
-        )
-    )
-    lost = [row for row in found.decisions if row.end == "node failed"]
-    heartbeat = last_renewal("a-1", 0, 100)
-    # There is no kubelet to end them.
-    assert [(row.evicted, row.ended) for row in lost] == [(round(heartbeat + 50 + 300, 6), None)] * len(lost) != []
-    assert found.summary.ends.get("running") == 2
-    assert all(row.node != "a-1" for row in found.decisions if row.end == "running")
 
 
 @pytest.mark.parametrize(
@@ -521,17 +426,6 @@ def drained(tmp_path, spec, kind="Deployment", replicas=4, **more):
     return run(given_scenario)
 
 
-@pytest.mark.parametrize(
-    "spec", [{"minAvailable": 3}, {"minAvailable": "75%"}, {"maxUnavailable": 1}, {"maxUnavailable": "25%"}]
-)
-def test_drains_respect_budgets(tmp_path, spec):
-    """The second eviction waits until the pod that replaces the first one is Ready."""
-    found = drained(tmp_path, spec, models={"startup": 33, "termination": 1})
-    assert sorted(row.evicted for row in found.decisions if row.end == "drained") == [60, 95]
-    assert found.summary.nodes_at_end == 1
-    assert found.summary.ends["running"] == 4
-
-
 def test_budgets_with_a_share_refer_to_the_scale(tmp_path):
     """Of nine pods that are wanted, eight have room: one is unavailable already."""
     found = drained(tmp_path, {"maxUnavailable": 1}, replicas=9)
@@ -569,93 +463,6 @@ def test_spot_nodes_are_reclaimed_after_their_notice():
     )
     assert found.summary.ends == {"reclaimed": 1, "running": 2}
     assert found.summary.nodes_at_end == 1
-
-
-def test_a_no_execute_taint_evicts_pods():
-    tolerant = pod(tolerations=[{"key": "k", "operator": "Exists"}])
-    found = run(
-        scenario(
-            {"name": "stays", "manifest": tolerant},
-            {"name": "goes", "manifest": pod()},
-            {"name": "daemon", "manifest": a_workload("DaemonSet", "100m")},
-            groups=[group(count=1)],
-            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 50}}],
-            duration=100,
-        )
-    )
-    ends = sorted((row.workload, row.arrived, row.end) for row in found.decisions)
-    # The node gets the daemon's next pod when the taint is gone.
-    assert ends == [
-        ("daemon", 0, "tainted"),
-        ("daemon", 60, "running"),
-        ("goes", 0, "tainted"),
-        ("stays", 0, "running"),
-    ]
-
-
-def tolerating(seconds, key="k"):
-    return pod(tolerations=[{"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}])
-
-
-def test_toleration_seconds():
-    found = run(
-        scenario(
-            {"name": "short", "manifest": tolerating(30)},
-            {"name": "long", "manifest": tolerating(500)},
-            {"name": "no", "manifest": tolerating(30, key="other")},
-            groups=[group(count=1)],
-            events=[{"at": 10, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 100}}],
-            duration=900,
-        )
-    )
-    rows = {row.workload: row for row in found.decisions}
-    assert {name: row.end for name, row in rows.items()} == {"short": "tainted", "long": "running", "no": "tainted"}
-    assert (rows["short"].evicted, rows["no"].evicted) == (40, 10)
-
-
-def test_further_taints_do_not_change_when_a_pod_is_evicted():
-    both = pod(tolerations=[*tolerating(60)["spec"]["tolerations"], *tolerating(20, key="l")["spec"]["tolerations"]])
-    first, second = ({"group": "a", "key": key, "effect": "NoExecute"} for key in "kl")
-    events = [{"at": 10, "taint": {**first, "for": 50}}, {"at": 40, "taint": second}]
-    found = run(scenario({"name": "w", "manifest": both}, groups=[group(count=1)], events=events, duration=900))
-    assert [row.evicted for row in found.decisions] == [70]
-
-
-def test_toleration_seconds_restart_with_the_taint_and_the_pod():
-    first, second = (
-        {"at": at, "taint": {"group": "a", "key": "k", "effect": "NoExecute", "for": 40}} for at in (10, 60)
-    )
-    late = {"name": "late", "manifest": tolerating(25), "at": 30}
-    found = run(
-        scenario(
-            {"name": "w", "manifest": tolerating(45)},
-            late,
-            groups=[group(count=1)],
-            events=[first, second],
-            duration=900,
-        )
-    )
-    rows = {row.workload: row for row in found.decisions}
-    assert rows["w"].end == "running", "of neither it has seen 45 seconds"
-    assert rows["late"].evicted == 85, "the first taint went when it had seen 20 seconds of it"
-
-
-def test_failed_nodes_are_tolerated_by_toleration_seconds():
-    key = "node.kubernetes.io/unreachable"
-    for_ever = pod(tolerations=[{"key": key, "operator": "Exists"}])
-    found = run(
-        scenario(
-            {"name": "soon", "manifest": tolerating(10, key)},
-            {"name": "usual", "manifest": pod()},
-            {"name": "never", "manifest": for_ever},
-            groups=[group(count=1)],
-            events=[{"at": 100, "fail": {"nodes": ["a-1"], "for": "1h"}}],
-            duration="50m",
-        )
-    )
-    evicted = {row.workload: row.evicted for row in found.decisions}
-    unreachable = last_renewal("a-1", 0, 100) + 50
-    assert evicted == {"soon": round(unreachable + 10, 6), "usual": round(unreachable + 300, 6), "never": None}
 
 
 def test_costs_of_nodes():

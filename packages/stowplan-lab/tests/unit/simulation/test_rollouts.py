@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
-from support.examples import times
 from support.scenarios.manifests import a_workload, container, group, pod, scenario
 from support.scenarios.witness import run
 
@@ -44,62 +41,12 @@ def present(found, at):
     return [row for row in found.decisions if row.arrived <= at and (row.evicted is None or row.evicted > at)]
 
 
-def available(found, at):
-    return [row for row in present(found, at) if row.placed is not None and row.placed + STARTUP <= at]
-
-
 def changes(found):
     """Times right after each change."""
     return sorted({one + 1e-6 for row in found.decisions for one in (row.arrived, row.evicted) if one is not None})
 
 
 class TestDeployments:
-    def strategy(self, surge, unavailable):
-        return {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
-
-    def test_pods_are_replaced_by_new_ones(self):
-        found = rolled("Deployment", rollout(patch=to("2")), **WEB)
-        assert found.summary.ends == {"running": 4, "updated": 4}
-        assert found.summary.evictions == 0
-        new = [row for row in found.decisions if row.end == "running"]
-        assert min(row.arrived for row in new) == 10
-
-    @settings(max_examples=times(20), deadline=None)
-    @given(
-        st.integers(1, 9),
-        st.sampled_from([0, 1, 3, "25%", "100%"]),
-        st.sampled_from([0, 1, 2, "25%", "60%"]),
-        st.sampled_from([0, 7]),
-    )
-    def test_surge_and_unavailability_are_respected(self, replicas, surge, unavailable, min_ready):
-        if not (surge or unavailable):
-            surge = 1
-        spec = {**WEB, "strategy": self.strategy(surge, unavailable), "minReadySeconds": min_ready}
-        found = rolled("Deployment", rollout(at=50, patch=to("500m")), replicas=replicas, **spec)
-        more = -(-int(surge[:-1]) * replicas // 100) if isinstance(surge, str) else surge
-        fewer = int(unavailable[:-1]) * replicas // 100 if isinstance(unavailable, str) else unavailable
-        fewer = fewer if more or fewer else 1
-        for at in changes(found):
-            assert len(present(found, at)) <= replicas + more
-            if at >= 50:
-                assert len(available(found, at)) >= replicas - fewer
-        assert found.summary.ends == {"running": replicas, "updated": replicas}
-
-    def test_min_ready_seconds(self):
-        spec = {**WEB, "strategy": self.strategy(1, 0), "minReadySeconds": 20}
-        found = rolled("Deployment", rollout(at=50, patch=to("500m")), replicas=2, **spec)
-        first, second = sorted(row.evicted for row in found.decisions if row.end == "updated")
-        assert first == pytest.approx(50 + STARTUP + DELAY + 20)
-        # One step later the next new pod may start.
-        assert second - first == pytest.approx(first - 50 + DELAY)
-
-    def test_recreate_waits_until_the_old_pods_are_gone(self):
-        found = rolled("Deployment", rollout(patch=to("2")), **WEB, strategy={"type": "Recreate"})
-        old = [row for row in found.decisions if row.end == "updated"]
-        new = [row for row in found.decisions if row.end == "running"]
-        assert len(old) == len(new) == 4
-        assert min(row.arrived for row in new) >= max(row.ended for row in old) > 10
-
     def test_an_unschedulable_template_stops_at_max_unavailable(self):
         found = rolled("Deployment", rollout(patch=to("64")), **WEB)
         assert found.summary.ends == {"running": 3, "updated": 1, "pending": 2}
@@ -115,21 +62,11 @@ class TestDeployments:
         found = rolled("Deployment", rollout(), rollout(at=100), **WEB)
         assert found.summary.ends == {"running": 4, "updated": 8}
 
-    def test_the_same_template_again_changes_nothing(self):
-        assert rolled("Deployment", rollout(patch=to("1")), **WEB).summary.ends == {"running": 4}
-
     def test_pods_that_are_lost_during_a_rollout(self):
         drain = {"at": 11, "drain": {"nodes": ["a-1"], "then": "uncordon", "for": 50}}
         found = rolled("Deployment", rollout(patch=to("2")), drain, **WEB)
         assert found.summary.ends["running"] == 4
         assert all(row.arrived >= 10 for row in found.decisions if row.end == "running")
-
-    def test_scaling_during_a_rollout(self):
-        events = [{"at": 11, "scale": {"workload": "web", "replicas": size}} for size in (2, 7)]
-        for event, replicas in zip(events, (2, 7), strict=True):
-            found = rolled("Deployment", rollout(patch=to("500m"), at=10), event, **WEB)
-            assert found.summary.ends["running"] == replicas
-            assert all(row.arrived >= 10 for row in found.decisions if row.end == "running")
 
 
 class TestStatefulSets:
@@ -137,13 +74,6 @@ class TestStatefulSets:
         """Names, in order of their deletion."""
         rows = sorted((row for row in found.decisions if row.end == "updated"), key=lambda row: row.evicted)
         return [row.pod.removeprefix("default/web-") for row in rows]
-
-    @pytest.mark.parametrize("policy", ["OrderedReady", "Parallel"])
-    def test_from_the_highest_number_one_at_a_time(self, policy):
-        found = rolled("StatefulSet", rollout(at=50, patch=to("2")), podManagementPolicy=policy)
-        assert self.updated(found) == ["3", "2", "1", "0"]
-        assert all(len(available(found, at)) >= 3 for at in changes(found) if at > 50)
-        assert found.summary.ends == {"running": 4, "updated": 4}
 
     def test_partitions(self):
         canary = to("2", updateStrategy={"rollingUpdate": {"partition": 2}})
@@ -171,40 +101,12 @@ class TestStatefulSets:
         evicted = sorted(row.evicted for row in found.decisions if row.end == "updated")
         assert evicted[0] == evicted[1] == 50 < evicted[2]
 
-    def test_on_delete_updates_only_deleted_pods(self):
-        patch = to("2", updateStrategy={"type": "OnDelete"})
-        found = rolled("StatefulSet", rollout(at=50, patch=patch))
-        assert found.summary.ends == {"running": 4}
-
 
 class TestDaemonSets:
-    def test_node_by_node(self):
-        found = rolled("DaemonSet", rollout(at=50, patch=to("2")))
-        evicted = sorted(row.evicted for row in found.decisions if row.end == "updated")
-        assert len(evicted) == 4
-        assert len(set(evicted)) == 4
-        assert all(len(available(found, at)) >= 3 for at in changes(found) if at > 50)
-        assert found.summary.ends == {"running": 4, "updated": 4}
-
-    @pytest.mark.parametrize(("surge", "most"), [(1, 5), ("50%", 6)])
-    def test_surge(self, surge, most):
-        spec = {"updateStrategy": {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": 0}}}
-        found = rolled("DaemonSet", rollout(at=50, patch=to("2", **spec)))
-        counts = [len(present(found, at)) for at in changes(found)]
-        assert max(counts) == most
-        assert all(len(available(found, at)) == 4 for at in changes(found) if at > 50)
-        assert found.summary.ends == {"running": 4, "updated": 4}
-        nodes = [row.node for row in found.decisions if row.end == "running"]
-        assert len(set(nodes)) == 4
-
     def test_new_nodes_get_the_new_pod(self):
         more = {"at": 51, "resize": {"group": "a", "count": 6}}
         found = rolled("DaemonSet", rollout(at=50, patch=to("2")), more)
         assert found.summary.ends == {"running": 6, "updated": 4}
-
-    def test_on_delete(self):
-        patch = to("2", updateStrategy={"type": "OnDelete"})
-        assert rolled("DaemonSet", rollout(at=50, patch=patch)).summary.ends == {"running": 4}
 
 
 @pytest.mark.parametrize(

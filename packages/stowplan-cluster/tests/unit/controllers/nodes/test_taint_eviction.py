@@ -43,38 +43,6 @@ def test_a_pod_without_toleration_is_evicted_at_once(cluster):
     assert cluster.events("web") == [("Normal", "TaintManagerEviction", "Marking for deletion Pod default/web")]
 
 
-@pytest.mark.parametrize(
-    ("taints", "tolerations", "seconds"),
-    [
-        pytest.param([TAINT], tolerating(), None, id="forever"),
-        pytest.param([TAINT], tolerating(60), 60, id="for some seconds"),
-        pytest.param([TAINT], tolerating(0), 0, id="for zero seconds"),
-        pytest.param([TAINT], tolerating(-5), 0, id="for negative seconds"),
-        pytest.param([{**TAINT, "effect": "NoSchedule"}], [], None, id="does not execute"),
-        pytest.param([TAINT, {**TAINT, "key": "other"}], tolerating(), 0, id="one of two"),
-        pytest.param(
-            [TAINT, {**TAINT, "key": "other"}],
-            [*tolerating(60), *tolerating(20, key="other")],
-            20,
-            id="shortest of two",
-        ),
-        pytest.param([TAINT], tolerating(operator="Equal", value="no"), 0, id="another value"),
-    ],
-)
-def test_toleration_seconds(cluster, taints, tolerations, seconds):
-    cluster.run(tolerations=tolerations)
-    taint(cluster, *taints)
-    if seconds is None:
-        cluster.advance(10_000)
-        assert not is_marked(cluster)
-        return
-    if seconds:
-        cluster.advance(seconds - 1)
-        assert not is_marked(cluster)
-        cluster.advance(1)
-    assert is_marked(cluster)
-
-
 def test_a_taint_removed_in_time_evicts_no_pod(cluster):
     cluster.run(tolerations=tolerating(60))
     taint(cluster, TAINT)
@@ -97,18 +65,6 @@ def test_changes_of_node_and_pod_do_not_restart_the_timer(cluster):
     taint(cluster, TAINT, {"key": "soft", "effect": "NoSchedule"})
     cluster.edit("Pod", "web", lambda obj: obj["metadata"].update(labels={"a": "b"}))
     cluster.advance(30)
-    assert is_marked(cluster)
-
-
-def test_further_taints_neither_hasten_nor_delay_it(cluster):
-    cluster.run(tolerations=[*tolerating(60), *tolerating(20, key="other"), *tolerating(500, key="long")])
-    taint(cluster, TAINT)
-    cluster.advance(30)
-    taint(cluster, TAINT, {**TAINT, "key": "other"})
-    cluster.advance(25)
-    assert not is_marked(cluster)
-    taint(cluster, {**TAINT, "key": "long"})
-    cluster.advance(5)
     assert is_marked(cluster)
 
 

@@ -114,17 +114,6 @@ def test_its_status(cluster):
     ]
 
 
-def test_down_after_five_minutes(cluster):
-    cluster.create(scaled(usage="10m", replicas=4))
-    cluster.create(autoscaler())
-    run(cluster, 315)
-    assert replicas(cluster) == 4
-    assert conditions(cluster)["AbleToScale"][1] == "ScaleDownStabilized"
-    run(cluster, 15)
-    assert replicas(cluster) == 1
-    assert scalings(cluster) == ["New size: 1; reason: All metrics below target"]
-
-
 def test_outside_of_its_limits(cluster):
     cluster.create(scaled(replicas=12))
     cluster.create(autoscaler(minReplicas=3))
@@ -221,18 +210,6 @@ def test_metrics_that_nobody_serves(cluster, metric, reason, cause, about):
     ]
     message = f"the HPA was unable to compute the replica count: {cause}"
     assert conditions(cluster)["ScalingActive"] == ("False", reason, message)
-
-
-def test_a_metric_that_is_missing_prevents_scaling_down_only(cluster):
-    cluster.create(scaled(usage="10m", replicas=4))
-    cluster.create(
-        autoscaler(metrics=[resource(), resource("memory")], behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
-    )
-    run(cluster, 60)
-    assert replicas(cluster) == 4
-    cluster.change("Deployment", "web", lambda obj: obj["metadata"]["annotations"].update({USAGE: "200m"}))
-    run(cluster, 15)
-    assert replicas(cluster) == 8
 
 
 def test_two_for_the_same_pods(cluster):

@@ -33,25 +33,6 @@ def start(cluster, **spec):
     cluster.settle()
 
 
-def test_a_job_completes(cluster):
-    start(cluster, completions=3, parallelism=2)
-    assert len(active(cluster)) == 2
-    status = cluster.get("Job", "web")["status"]
-    assert (status["active"], status["ready"], status["terminating"]) == (2, 2, 0)
-    assert status["startTime"] == "2023-11-14T22:13:20Z"
-    cluster.advance(5)
-    end(cluster, count=2)
-    assert len(active(cluster)) == 1
-    cluster.run_pods()
-    end(cluster)
-    status = cluster.get("Job", "web")["status"]
-    assert (status["succeeded"], status["ready"], status["completionTime"]) == (3, 0, "2023-11-14T22:13:25Z")
-    assert "active" not in status
-    assert conditions(cluster) == [("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached")]
-    assert len(cluster.pods()) == 3
-    assert ("Normal", "Completed", "Job completed") in cluster.events("web")
-
-
 def test_finalizers_are_removed_once_pods_are_counted(cluster):
     start(cluster, completions=2, parallelism=1)
     assert cluster.pods()[0]["metadata"]["finalizers"] == [TRACKING]
@@ -147,23 +128,6 @@ def test_deleted_pods_are_replaced(cluster, policy, replaced_at_once):
     cluster.advance(10)
     assert len(active(cluster)) == replaced_at_once
     assert cluster.get("Job", "web")["status"].get("failed", 0) == replaced_at_once
-
-
-def test_suspending_a_job(cluster):
-    start(cluster, suspend=True, parallelism=2, completions=2)
-    assert cluster.pods() == []
-    assert conditions(cluster) == [("Suspended", "JobSuspended")]
-    assert "startTime" not in cluster.get("Job", "web")["status"]
-    cluster.change("Job", "web", lambda job: job["spec"].update(suspend=False))
-    cluster.live()
-    assert len(active(cluster)) == 2
-    assert conditions(cluster) == []
-    cluster.change("Job", "web", lambda job: job["spec"].update(suspend=True))
-    cluster.live()
-    assert cluster.pods(terminating=True) == []
-    assert "failed" not in cluster.get("Job", "web")["status"]
-    reasons = [reason for _, reason, _ in cluster.events("web") if reason in ("Suspended", "Resumed")]
-    assert reasons == ["Suspended", "Resumed"]
 
 
 def test_an_indexed_job_gives_each_pod_its_index(cluster):

@@ -12,43 +12,6 @@ def names(cluster, **which):
     return [pod["metadata"]["name"] for pod in cluster.pods(**which)]
 
 
-def image_of(cluster, name):
-    return cluster.get("Pod", name)["spec"]["containers"][0]["image"]
-
-
-def run_next(cluster):
-    cluster.run_pods()
-    cluster.settle()
-
-
-def rolling(**options):
-    return {"type": "RollingUpdate", "rollingUpdate": options}
-
-
-def test_pods_are_created_in_order(cluster):
-    cluster.create(workload("StatefulSet", replicas=3))
-    cluster.settle()
-    for count in (1, 2, 3):
-        assert names(cluster) == [f"web-{ordinal}" for ordinal in range(count)]
-        run_next(cluster)
-    pod = cluster.get("Pod", "web-2")
-    assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("web-2", "web")
-    labels = pod["metadata"]["labels"]
-    assert labels["statefulset.kubernetes.io/pod-name"] == "web-2"
-    assert labels["apps.kubernetes.io/pod-index"] == "2"
-    assert labels["controller-revision-hash"] == cluster.get("StatefulSet", "web")["status"]["currentRevision"]
-
-
-def test_an_unavailable_pod_blocks_later_ones(cluster):
-    cluster.create(workload("StatefulSet", replicas=2, minReadySeconds=10))
-    cluster.settle()
-    run_next(cluster)
-    cluster.advance(9)
-    assert names(cluster) == ["web-0"]
-    cluster.advance(1)
-    assert names(cluster) == ["web-0", "web-1"]
-
-
 def test_parallel_pods_do_not_wait(cluster):
     cluster.create(workload("StatefulSet", replicas=60, podManagementPolicy="Parallel"))
     cluster.settle()
@@ -56,44 +19,6 @@ def test_parallel_pods_do_not_wait(cluster):
     cluster.scale("StatefulSet", "web", 2)
     cluster.settle()
     assert names(cluster) == ["web-0", "web-1"]
-
-
-def test_scaling_down_deletes_the_highest_ordinal_first(cluster):
-    cluster.create(workload("StatefulSet", replicas=3))
-    cluster.live()
-    cluster.scale("StatefulSet", "web", 1)
-    cluster.settle()
-    assert names(cluster) == ["web-0", "web-1"]
-    assert cluster.get("StatefulSet", "web")["status"]["replicas"] == 3
-    cluster.finish_deletions()
-    cluster.settle()
-    assert names(cluster) == ["web-0"]
-
-
-@pytest.mark.parametrize(
-    ("phase", "left"),
-    [
-        pytest.param("Running", ["web-0", "web-1", "web-2"], id="waits for pods that may become ready"),
-        pytest.param("Failed", ["web-0"], id="does not wait for failed pods"),
-    ],
-)
-def test_scaling_down_past_pods_that_are_not_ready(cluster, phase, left):
-    cluster.create(workload("StatefulSet", replicas=3))
-    cluster.live()
-    for name in ("web-1", "web-2"):
-        cluster.set_pod(name, phase=phase, ready=False)
-    cluster.scale("StatefulSet", "web", 1)
-    cluster.live()
-    assert names(cluster) == left
-
-
-def test_the_only_unready_pod_may_be_deleted(cluster):
-    cluster.create(workload("StatefulSet", replicas=3))
-    cluster.live()
-    cluster.set_pod("web-2", ready=False)
-    cluster.scale("StatefulSet", "web", 1)
-    cluster.live()
-    assert names(cluster) == ["web-0"]
 
 
 def test_parallel_pods_do_not_wait_for_the_deletion_of_a_finished_one(cluster):
@@ -115,55 +40,6 @@ def test_a_deleted_pod_is_recreated_with_its_name(cluster):
     after = cluster.get("Pod", "web-0")
     assert after["metadata"]["uid"] != before
     assert after["status"]["phase"] == "Running"
-
-
-def test_start_ordinal(cluster):
-    cluster.create(workload("StatefulSet", replicas=2, ordinals={"start": 5}))
-    cluster.live()
-    assert names(cluster) == ["web-5", "web-6"]
-    cluster.change("StatefulSet", "web", lambda obj: obj["spec"].update(ordinals={"start": 6}))
-    cluster.live()
-    assert names(cluster) == ["web-6", "web-7"]
-
-
-def test_an_update_starts_at_the_highest_ordinal_and_waits_for_each(cluster):
-    cluster.create(workload("StatefulSet", replicas=3))
-    cluster.live()
-    cluster.change("StatefulSet", "web", set_image("app:2"))
-    cluster.settle()
-    assert names(cluster) == ["web-0", "web-1"]
-    status = cluster.get("StatefulSet", "web")["status"]
-    assert status["currentRevision"] != status["updateRevision"]
-    cluster.finish_deletions()
-    cluster.settle()
-    assert [image_of(cluster, name) for name in names(cluster)] == ["app:1", "app:1", "app:2"]
-    cluster.live()
-    assert [image_of(cluster, name) for name in names(cluster)] == ["app:2"] * 3
-    status = cluster.get("StatefulSet", "web")["status"]
-    assert status["currentRevision"] == status["updateRevision"]
-    assert (status["currentReplicas"], status["updatedReplicas"], status["readyReplicas"]) == (3, 3, 3)
-
-
-def test_a_partition_excludes_lower_ordinals(cluster):
-    cluster.create(workload("StatefulSet", replicas=3, updateStrategy=rolling(partition=2)))
-    cluster.live()
-    cluster.change("StatefulSet", "web", set_image("app:2"))
-    cluster.live()
-    assert [image_of(cluster, name) for name in names(cluster)] == ["app:1", "app:1", "app:2"]
-    cluster.delete("Pod", "web-0")
-    cluster.live()
-    assert image_of(cluster, "web-0") == "app:1"
-
-
-def test_on_delete_updates_deleted_pods(cluster):
-    cluster.create(workload("StatefulSet", replicas=2, updateStrategy={"type": "OnDelete"}))
-    cluster.live()
-    cluster.change("StatefulSet", "web", set_image("app:2"))
-    cluster.live()
-    assert image_of(cluster, "web-0") == "app:1"
-    cluster.delete("Pod", "web-0")
-    cluster.live()
-    assert [image_of(cluster, name) for name in names(cluster)] == ["app:2", "app:1"]
 
 
 def test_revisions_are_numbered_reused_and_deleted(cluster):

@@ -65,10 +65,11 @@ def test_the_first_untolerated_taint_of_the_effects_is_found():
         pytest.param(["short", "long", "ever"], None, 120.0, id="for the shortest time"),
         pytest.param(["short"], 150.0, 150.0, id="a time that is set stays"),
         pytest.param(["short", "other"], 150.0, 100.0, id="not tolerated"),
+        pytest.param(["never"], None, 100.0, id="for less than no time"),
     ],
 )
 def test_when_a_pod_is_evicted(keys, scheduled, due):
-    seconds = {"ever": None, "short": 20, "long": 500}
+    seconds = {"ever": None, "short": 20, "long": 500, "never": -5}
     tolerations = [Toleration(key=key, operator="Exists", toleration_seconds=each) for key, each in seconds.items()]
     taints = [Taint(key=key, effect="NoExecute") for key in keys]
     assert eviction_due(taints, tolerations, scheduled=scheduled, now=100.0) == due
