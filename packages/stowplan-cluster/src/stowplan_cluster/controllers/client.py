@@ -6,7 +6,7 @@ with a Conflict and is retried on the new state.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from stowplan.kube.api.api_errors import NotFound, not_found
 from stowplan.kube.api.timestamps import timestamp
@@ -57,9 +57,19 @@ class ControllerClient:
         )
 
     def update_status(
-        self, stored: Stored, status: JsonObject, *, annotations: Mapping[str, str] | None = None
+        self,
+        stored: Stored,
+        status: JsonObject,
+        *,
+        kept: Collection[str] | None = None,
+        annotations: Mapping[str, str] | None = None,
     ) -> Stored:
-        """Update the status, and annotations if the kind's status endpoint accepts them; no-op if nothing changes."""
+        """Update the status, and annotations if the kind's status endpoint accepts them; no-op if nothing changes.
+
+        `kept`: the only fields that stay if they are 0 or empty; None: all.
+        """
+        if kept is not None:
+            status = {name: value for name, value in status.items() if value or name in kept}
         obj = stored.to_dict()
         present = obj["metadata"].get("annotations") or {}
         added = annotations or {}

@@ -28,11 +28,10 @@ from stowplan_cluster.controllers.workloads.daemon_nodes import (
     Nodes,
     target_node,
 )
-from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
+from stowplan_cluster.controllers.workloads.ownership import Ownership
 from stowplan_cluster.controllers.workloads.pod_templates import (
     PodControl,
-    generate_name_of,
-    pod_from_template,
+    new_pod,
     subject_of,
 )
 from stowplan_cluster.controllers.workloads.revisions import REVISION_HASH, RevisionHistory
@@ -90,11 +89,8 @@ class DaemonSetController:
         if daemon_set.deleting:
             return None
         pods = self._pods.claim(daemon_set)
-        known = self._history.of(daemon_set)
-        revision, collisions = self._history.update(
-            daemon_set, daemon_set.spec.template, known, collisions=daemon_set.status.get("collisionCount", 0)
-        )
-        hashed = revision.metadata.labels.get(REVISION_HASH, "")
+        known, revision, collisions = self._history.follow(daemon_set, daemon_set.spec.template)
+        hashed = revision.label
         memory = self._memory_of(daemon_set)
         nodes = self._on_nodes(daemon_set, memory.demands, pods, hashed)
         plan = self._plan(daemon_set, memory, nodes)
@@ -103,12 +99,9 @@ class DaemonSetController:
         finally:
             # Update the status even if creates or deletes failed.
             existing = [node for name, node in nodes.items() if name in self._nodes.known]
-            self._client.update_status(stored, _status(daemon_set, existing, collisions))
+            self._client.update_status(stored, _status(daemon_set, existing, collisions), kept=_KEPT)
         in_use = {hashed, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
-        limit = daemon_set.spec.revision_history_limit
-        self._history.truncate(
-            known, live=lambda one: one.metadata.labels.get(REVISION_HASH, "") in in_use, limit=limit
-        )
+        self._history.truncate(known, in_use, daemon_set.spec.revision_history_limit)
         waits = [*plan.waits, next_availability(pods, daemon_set.spec.min_ready_seconds, self._client.now)]
         return min((wait for wait in waits if wait is not None), default=None)
 
@@ -187,22 +180,16 @@ def _status(daemon_set: DaemonSet, nodes: Sequence[OnNode], collisions: int) -> 
             counts["numberReady"] += first.ready
             counts["numberAvailable"] += first.available
             counts["updatedNumberScheduled"] += first.updated
-    status = {
+    return {
         "observedGeneration": daemon_set.metadata.generation,
         **counts,
         "numberUnavailable": counts["desiredNumberScheduled"] - counts["numberAvailable"],
         "collisionCount": collisions,
     }
-    return {name: value for name, value in status.items() if value or name in _KEPT}
 
 
 def _pod_for(daemon_set: DaemonSet, demands: Demands, node: str, hashed: str) -> JsonObject:
-    pod = pod_from_template(
-        daemon_set.spec.template,
-        namespace=daemon_set.metadata.namespace,
-        owner=owner_reference(daemon_set),
-        generate_name=generate_name_of(daemon_set.metadata.name),
-    )
+    pod = new_pod(daemon_set, daemon_set.spec.template)
     pod["metadata"]["labels"] = {**(pod["metadata"].get("labels") or {}), REVISION_HASH: hashed}
     pod["spec"] |= demands.tied_to(node)
     return pod

@@ -18,11 +18,10 @@ from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
+from stowplan_cluster.controllers.workloads.ownership import Ownership
 from stowplan_cluster.controllers.workloads.pod_templates import (
     PodControl,
-    generate_name_of,
-    pod_from_template,
+    new_pod,
     subject_of,
 )
 from stowplan_cluster.reconcile.completion_indexes import (
@@ -253,12 +252,7 @@ class _Sync:
             yield pod
 
     def _new_pod(self) -> JsonObject:
-        pod = pod_from_template(
-            self._job.spec.template,
-            namespace=self._job.metadata.namespace,
-            owner=owner_reference(self._job),
-            generate_name=generate_name_of(self._job.metadata.name),
-        )
+        pod = new_pod(self._job, self._job.spec.template)
         finalizers = pod["metadata"].get("finalizers") or []
         pod["metadata"]["finalizers"] = [*(name for name in finalizers if name != TRACKING), TRACKING]
         return pod
@@ -286,9 +280,7 @@ class _Sync:
             "terminating": self._terminating,
             "uncountedTerminatedPods": {},
         }
-        self._client.update_status(
-            self._stored, {name: value for name, value in status.items() if value or name in _KEPT}
-        )
+        self._client.update_status(self._stored, status, kept=_KEPT)
         self._record(before, step)
 
     def _set_conditions(self, before: Progress, step: Step) -> None:

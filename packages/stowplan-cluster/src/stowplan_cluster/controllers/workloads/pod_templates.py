@@ -18,6 +18,7 @@ from stowplan.kube.api.merge_patches import copy_of
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.workloads.ownership import owner_reference
 from stowplan_cluster.reconcile.pods import PODS, Pod
 from stowplan_cluster.reconcile.views import Workload
 
@@ -31,19 +32,13 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _MAPS = ("labels", "annotations", "nodeSelector", "limits", "requests", "matchLabels", "overhead", "data")
 
 
-def pod_from_template(
-    template: JsonObject, *, namespace: str, owner: JsonObject | None, name: str = "", generate_name: str = ""
-) -> JsonObject:
-    """Build a pod to create; a deep copy that the caller may change."""
-    given = template.get("metadata") or {}
-    metadata: JsonObject = {"namespace": namespace}
-    if name:
-        metadata["name"] = name
-    else:
-        metadata["generateName"] = generate_name
+def new_pod(owner: Workload, template: JsonObject, *, name: str = "") -> JsonObject:
+    """A pod to create; a deep copy that the caller may change. Without a name, one is generated."""
+    given, about = template.get("metadata") or {}, owner.metadata
+    named = {"name": name} if name else {"generateName": generate_name_of(about.name)}
+    metadata: JsonObject = {"namespace": about.namespace, **named}
     metadata |= {field: copy_of(given[field]) for field in ("labels", "annotations", "finalizers") if given.get(field)}
-    if owner is not None:
-        metadata["ownerReferences"] = [owner]
+    metadata["ownerReferences"] = [owner_reference(owner)]
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": copy_of(template.get("spec") or {})}
 
 

@@ -21,8 +21,8 @@ from stowplan_cluster.apiserver.objects import JsonObject, condition_of, set_con
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
-from stowplan_cluster.controllers.workloads.pod_templates import PodControl, generate_name_of, pod_from_template
+from stowplan_cluster.controllers.workloads.ownership import Ownership
+from stowplan_cluster.controllers.workloads.pod_templates import PodControl, new_pod
 from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod, next_availability
 from stowplan_cluster.reconcile.replica_sets import next_change
 from stowplan_cluster.reconcile.views import (
@@ -87,7 +87,7 @@ class _Replicas(Generic[S]):
                 self._scale(owner, seen["replicas"], pods)
             except ApiError as error:
                 failure = error
-        self._client.update_status(stored, self._status(owner, seen, pods, failure))
+        self._client.update_status(stored, self._status(owner, seen, pods, failure), kept=_KEPT)
         if failure is not None:
             raise failure
         active = (pod for pod in pods if pod.active)
@@ -97,7 +97,7 @@ class _Replicas(Generic[S]):
     def _scale(self, owner: S, active: int, pods: Sequence[Pod]) -> None:
         change = next_change(owner.spec.replicas, active, lambda: pods, lambda: self._related(owner, pods))
         for _ in range(min(change.create, BURST)):
-            self._control.create(owner, _pod_of(owner))
+            self._control.create(owner, new_pod(owner, owner.spec.template))
         for pod in change.delete[:BURST]:
             self._control.delete(owner, pod)
 
@@ -135,7 +135,7 @@ class _Replicas(Generic[S]):
         }
         if self._kind.storage != REPLICA_SETS.storage:
             del status["terminatingReplicas"]
-        return {name: value for name, value in status.items() if value or name in _KEPT}
+        return status
 
     def _conditions(self, owner: S, active: int, failure: ApiError | None) -> list[JsonObject]:
         conditions = [dict(one) for one in owner.status.get("conditions") or ()]
@@ -147,15 +147,6 @@ class _Replicas(Generic[S]):
             condition = {"type": REPLICA_FAILURE, "status": "True", "reason": reason, "message": str(failure)}
             set_condition(status, condition, now=self._client.timestamp)
         return conditions
-
-
-def _pod_of(owner: ReplicaSet | ReplicationController) -> JsonObject:
-    return pod_from_template(
-        owner.spec.template,
-        namespace=owner.metadata.namespace,
-        owner=owner_reference(owner),
-        generate_name=generate_name_of(owner.metadata.name),
-    )
 
 
 class ReplicaSetController(_Replicas[ReplicaSet]):

@@ -10,7 +10,7 @@ Upstream: pkg/controller/history.
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from stowplan.kube.api.api_errors import AlreadyExists
@@ -40,6 +40,12 @@ class Revision(ApiStruct, frozen=True, kw_only=True):
         return self.metadata.name
 
     @property
+    def label(self) -> str:
+        """The value of its pods' label."""
+        labels = self.metadata.labels
+        return self.name if HASH in labels else labels.get(REVISION_HASH, "")
+
+    @property
     def template(self) -> JsonObject:
         template: JsonObject = self.data["spec"]["template"]
         return {name: value for name, value in template.items() if name != "$patch"}
@@ -61,22 +67,19 @@ class RevisionHistory:
         ]
         return sorted(mine, key=lambda one: (one.revision, one.metadata.creation_timestamp or "", one.name))
 
-    def update(
-        self, owner: Workload, template: JsonObject, known: Sequence[Revision], *, collisions: int
-    ) -> tuple[Revision, int]:
-        """Find or create the template's revision and make it the newest; also return the collision count."""
+    def follow(self, owner: Workload, template: JsonObject) -> tuple[Sequence[Revision], Revision, int]:
+        """The revisions, that of the template, which is found or created and made the newest, and the collisions."""
+        known, collisions = self.of(owner), owner.status.get("collisionCount", 0)
         data = {"spec": {"template": {**template, "$patch": "replace"}}}
         number = known[-1].revision + 1 if known else 1
         equal = next((one for one in reversed(known) if same_json(one.data, data)), None)
         if equal is None:
-            return self._create(owner, data, number, collisions)
-        if equal is not known[-1]:
-            return self._renumber(equal, number), collisions
-        return equal, collisions
+            return known, *self._create(owner, data, number, collisions)
+        return known, equal if equal is known[-1] else self._renumber(equal, number), collisions
 
-    def truncate(self, known: Sequence[Revision], *, live: Callable[[Revision], bool], limit: int) -> None:
-        """Delete the oldest unused revisions beyond the limit."""
-        unused = [one for one in known if not live(one)]
+    def truncate(self, known: Sequence[Revision], in_use: Collection[str], limit: int) -> None:
+        """Delete the oldest unused revisions beyond the limit; `in_use`: the labels of pods."""
+        unused = [one for one in known if one.label not in in_use]
         for one in unused[: max(0, len(unused) - limit)]:
             self._client.delete(CONTROLLER_REVISIONS, one.metadata.namespace, one.name, uid=one.metadata.uid)
 

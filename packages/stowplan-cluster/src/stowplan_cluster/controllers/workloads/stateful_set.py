@@ -21,7 +21,7 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
 from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
-from stowplan_cluster.controllers.workloads.pod_templates import pod_from_template, subject_of
+from stowplan_cluster.controllers.workloads.pod_templates import new_pod, subject_of
 from stowplan_cluster.controllers.workloads.revisions import HASH, REVISION_HASH, Revision, RevisionHistory
 from stowplan_cluster.reconcile.pods import PENDING, PODS, Pod, decode_pod, next_availability
 from stowplan_cluster.reconcile.stateful_sets import (
@@ -142,12 +142,7 @@ def _pod_name(stateful_set: StatefulSet, ordinal: int) -> str:
 
 def _pod(stateful_set: StatefulSet, ordinal: int, revision: Revision) -> JsonObject:
     name = _pod_name(stateful_set, ordinal)
-    pod = pod_from_template(
-        revision.template,
-        namespace=stateful_set.metadata.namespace,
-        owner=owner_reference(stateful_set),
-        name=name,
-    )
+    pod = new_pod(stateful_set, revision.template, name=name)
     metadata, spec = pod["metadata"], pod["spec"]
     labels = metadata.get("labels") or {}
     metadata["labels"] = {**labels, **identity(name, ordinal), REVISION_HASH: revision.name}
@@ -216,10 +211,7 @@ class StatefulSetController:
             return None
         stateful_set = STATEFUL_SETS.decode(stored)
         pods = self._pods.claim(stateful_set)
-        known = self._history.of(stateful_set)
-        update, collisions = self._history.update(
-            stateful_set, stateful_set.spec.template, known, collisions=stateful_set.status.get("collisionCount", 0)
-        )
+        known, update, collisions = self._history.follow(stateful_set, stateful_set.spec.template)
         current = next((one for one in known if one.name == stateful_set.status.get("currentRevision")), update)
         mine = {ordinal_of(stateful_set, pod.name): pod for pod in pods}
         seen: dict[int, Seen | None] = dict.fromkeys(ordinals(stateful_set))
@@ -235,11 +227,9 @@ class StatefulSetController:
                 waits_for_claim = self._carry_out(stateful_set, mine, moves, current, update)
         finally:
             # Update the status even if creates or deletes failed.
-            kept = {name: value for name, value in status.items() if value or name in _KEPT}
-            self._client.update_status(stored, kept)
+            self._client.update_status(stored, status, kept=_KEPT)
         in_use = {current.name, update.name, *(pod.labels.get(REVISION_HASH, "") for pod in pods)}
-        limit = stateful_set.spec.revision_history_limit
-        self._history.truncate(known, live=lambda one: one.name in in_use, limit=limit)
+        self._history.truncate(known, in_use, stateful_set.spec.revision_history_limit)
         if waits_for_claim:
             return CLAIM_RECHECK_SECONDS
         return next_availability(pods, stateful_set.spec.min_ready_seconds, self._client.now)

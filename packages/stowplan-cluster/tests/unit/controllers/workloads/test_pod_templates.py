@@ -1,13 +1,15 @@
 import pytest
 
+from stowplan.kube.api.meta import ObjectMeta
 from stowplan_cluster.controllers.workloads.pod_templates import (
     ALPHABET,
     POD_TEMPLATE_HASH,
     generate_name_of,
     hash_of,
-    pod_from_template,
+    new_pod,
     same_template,
 )
+from stowplan_cluster.reconcile.views import ReplicaSet
 
 CONTAINER = {"name": "main", "image": "app:1"}
 TEMPLATE = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
@@ -50,13 +52,11 @@ def test_hashes_are_stable_and_have_no_vowels():
 
 
 def test_a_pod_does_not_alias_its_template():
-    pod = pod_from_template(TEMPLATE, namespace="default", owner={"uid": "1"}, generate_name="web-")
-    assert pod["metadata"] == {
-        "namespace": "default",
-        "generateName": "web-",
-        "labels": {"app": "web"},
-        "ownerReferences": [{"uid": "1"}],
-    }
+    owner = ReplicaSet(kind="ReplicaSet", metadata=ObjectMeta(name="web", namespace="default", uid="1"))
+    pod = new_pod(owner, TEMPLATE)
+    (reference,) = pod["metadata"].pop("ownerReferences")
+    assert (reference["kind"], reference["uid"], reference["controller"]) == ("ReplicaSet", "1", True)
+    assert pod["metadata"] == {"namespace": "default", "generateName": "web-", "labels": {"app": "web"}}
     pod["metadata"]["labels"]["app"] = "db"
     pod["spec"]["containers"][0]["image"] = "app:2"
     assert TEMPLATE == {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [CONTAINER]}}
