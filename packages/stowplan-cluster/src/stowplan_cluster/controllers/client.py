@@ -94,14 +94,24 @@ class ControllerClient:
             self.update(stored, pod, subresource="status")
         self.delete(stored.resource, stored.namespace, stored.name, uid=stored.uid)
 
-    def delete(self, storage: str, namespace: str, name: str, *, uid: str) -> bool:
+    def delete(
+        self, storage: str, namespace: str, name: str, *, uid: str, grace: int | None = None, propagation: str = ""
+    ) -> bool:
         """Delete the object with this uid; False if it is already gone."""
-        resource = self._registry.of_storage(storage)
+        options = DeleteOptions(uid=uid, grace_period_seconds=grace, propagation=propagation)
         try:
-            self._registry.delete(resource, namespace, name, options=DeleteOptions(uid=uid))
+            self._registry.delete(self._registry.of_storage(storage), namespace, name, options=options)
         except NotFound:
             return False
         return True
+
+    def remove_finalizer(self, stored: Stored, finalizer: str) -> None:
+        """No-op if it is not there."""
+        obj = stored.to_dict()
+        finalizers = obj["metadata"].get("finalizers") or ()
+        if finalizer in finalizers:
+            obj["metadata"]["finalizers"] = [one for one in finalizers if one != finalizer]
+            self.update(stored, obj)
 
 
 def _options() -> Options:

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event
+from stowplan_cluster.controllers.client import ControllerClient
 
 EVENTS = "events"
 TTL_SECONDS = 3600.0
@@ -33,7 +33,7 @@ class EventTTLController:
     def __init__(self, registry: Registry) -> None:
         self.name = "event-ttl-controller"
         self.watches = (EVENTS,)
-        self._registry = registry
+        self._client = ControllerClient(registry, self.name)
         #: Expiry of each version of an event; ignored if the event was written again.
         self._expiries: deque[_Expiry] = deque()
 
@@ -41,7 +41,7 @@ class EventTTLController:
         if event.type == "DELETED":
             return ()
         stored = event.stored
-        expiry = _Expiry(self._registry.clock() + TTL_SECONDS, stored.namespace, stored.name, stored.version)
+        expiry = _Expiry(self._client.now + TTL_SECONDS, stored.namespace, stored.name, stored.version)
         self._expiries.append(expiry)
         return [EVENTS] if len(self._expiries) == 1 else ()
 
@@ -49,14 +49,13 @@ class EventTTLController:
         for _ in range(BURST):
             if not self._expiries:
                 return None
-            left = self._expiries[0].when - self._registry.clock()
+            left = self._expiries[0].when - self._client.now
             if left > 0:
                 return left
             self._expire(self._expiries.popleft())
         return 0.0
 
     def _expire(self, expiry: _Expiry) -> None:
-        stored = self._registry.store.get(EVENTS, expiry.namespace, expiry.name)
+        stored = self._client.store.get(EVENTS, expiry.namespace, expiry.name)
         if stored is not None and stored.version == expiry.version:
-            options = DeleteOptions(uid=stored.uid)
-            self._registry.delete(self._registry.of_storage(EVENTS), stored.namespace, stored.name, options=options)
+            self._client.delete(EVENTS, stored.namespace, stored.name, uid=stored.uid)

@@ -23,7 +23,6 @@ from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ObjectMeta, OwnerReference
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions
-from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
@@ -187,11 +186,8 @@ class GarbageCollector:
 
     def _remove_finalizer(self, stored: Stored, finalizer: str) -> None:
         current = self._client.store.get(stored.resource, stored.namespace, stored.name)
-        if current is None or current.uid != stored.uid:
-            return
-        obj: JsonObject = current.to_dict()
-        obj["metadata"]["finalizers"] = [one for one in obj["metadata"].get("finalizers") or () if one != finalizer]
-        self._client.update(current, obj)
+        if current is not None and current.uid == stored.uid:
+            self._client.remove_finalizer(current, finalizer)
 
 
 def _key_of(stored: Stored) -> ObjectKey:

@@ -19,7 +19,6 @@ from typing import Any
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import ObjectMeta
-from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.resources import Resource
@@ -141,9 +140,10 @@ class NamespaceController:
                 remains.finalizers.update(_metadata(stored).finalizers)
 
     def _delete(self, resource: Resource, stored: Stored, remains: _Remains) -> None:
-        options = DeleteOptions(propagation="Background", uid=stored.uid)
         try:
-            self._registry.delete(resource, stored.namespace, stored.name, options=options)
+            self._client.delete(
+                resource.storage, stored.namespace, stored.name, uid=stored.uid, propagation="Background"
+            )
         except ApiError as error:
             remains.errors.append(str(error))
 

@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.pod import FINISHED
-from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -34,7 +32,6 @@ class PodGCController:
     def __init__(self, registry: Registry) -> None:
         self.name = "pod-garbage-collector-controller"
         self.watches = (NODES, PODS)
-        self._registry = registry
         self._client = ControllerClient(registry, "pod-garbage-collector")
         self._pods = PodsByNode()
         #: When each missing node that has pods was first missed.
@@ -88,8 +85,4 @@ class PodGCController:
                 condition = {**condition, "observedGeneration": generation}
                 set_condition(status, condition, now=self._client.timestamp, probed=True)
             self._client.update(stored, pod, subresource="status")
-        options = DeleteOptions(grace_period_seconds=0, uid=stored.uid)
-        try:
-            self._registry.delete(self._registry.of_storage(PODS), stored.namespace, stored.name, options=options)
-        except NotFound:
-            return
+        self._client.delete(PODS, stored.namespace, stored.name, uid=stored.uid, grace=0)

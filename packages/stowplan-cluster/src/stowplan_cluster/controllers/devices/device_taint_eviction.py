@@ -23,6 +23,7 @@ from stowplan.kube.api.device_claims import DeviceRequestAllocationResult, Resou
 from stowplan.kube.api.devices import DeviceTaint, DeviceTaintRule, ResourceSlice
 from stowplan.kube.api.taints import NO_EXECUTE, tolerates
 from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.claims.claim_terms import ClaimKey
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -133,7 +134,7 @@ class DeviceTaintEvictionController:
         self._reports: dict[RuleKey, float] = {}
         self._evicted: dict[str, int] = {}
         #: Claims with allocated devices; pods by group.
-        self._claims: dict[device_views.DeviceClaimKey, ResourceClaim] = {}
+        self._claims: dict[ClaimKey, ResourceClaim] = {}
         self._members = device_views.GroupMembers()
         #: When each pod was first found to need eviction.
         self._scheduled_since: dict[Key, float] = {}
@@ -209,7 +210,7 @@ class DeviceTaintEvictionController:
         ]
 
     def _follow_claim(self, event: Event) -> Sequence[Hashable]:
-        key = device_views.DeviceClaimKey(event.stored.namespace, event.stored.name)
+        key = ClaimKey(event.stored.namespace, event.stored.name)
         before = self._claims.pop(key, None)
         claim = decode_json(event.stored.data, ResourceClaim)
         if event.type != "DELETED" and claim.status.allocation is not None:
@@ -335,7 +336,7 @@ class DeviceTaintEvictionController:
         )
         return Affected(len(pods), len({pod.namespace for pod in pods}), published, allocated)
 
-    def _uses(self, key: Key, claim: device_views.DeviceClaimKey) -> bool:
+    def _uses(self, key: Key, claim: ClaimKey) -> bool:
         stored = self._client.find(PODS, key)
         pod = None if stored is None else decode_pod(stored)
         return pod is not None and _is_running(pod) and claim in device_views.claims_of(pod)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from stowplan.kube.api.types import PodGroup
+from stowplan.kube.claims.claim_terms import ClaimKey
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.reconcile.pods import Pod, decode_pod
 from stowplan_cluster.reconcile.views import Key
@@ -20,16 +19,6 @@ GROUPS_API = "scheduling.k8s.io"
 #: A pod without any of these in its JSON has no resource claims and need not be decoded.
 _MARKS = (b'"resourceClaims":', b'"extendedResourceClaimStatus":')
 _GROUP_MARK = b'"podGroupName":'
-
-
-class DeviceClaimKey(NamedTuple):
-    """A ResourceClaim by name, regardless of uid."""
-
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.namespace}/{self.name}"
 
 
 def is_done(pod: Pod) -> bool:
@@ -49,12 +38,12 @@ def generated_claims(user: Pod | PodGroup) -> dict[str, str]:
     return {one.name: one.resource_claim_name for one in statuses if one.resource_claim_name}
 
 
-def claims_of(user: Pod | PodGroup) -> dict[DeviceClaimKey, None]:
+def claims_of(user: Pod | PodGroup) -> dict[ClaimKey, None]:
     """All claims it names, in order."""
     names = [*(one.resource_claim_name for one in user.spec.resource_claims), *generated_claims(user).values()]
     if isinstance(user, Pod) and user.status.extended_resource_claim_status is not None:
         names.append(user.status.extended_resource_claim_status.resource_claim_name)
-    return dict.fromkeys(DeviceClaimKey(user.metadata.namespace, name) for name in names if name)
+    return dict.fromkeys(ClaimKey(user.metadata.namespace, name) for name in names if name)
 
 
 class GroupMembers:

@@ -18,6 +18,7 @@ from stowplan.kube.api.api_errors import ApiError, NotFound, not_found
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import PodGroup, PodResourceClaim
+from stowplan.kube.claims.claim_terms import ClaimKey
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -27,7 +28,6 @@ from stowplan_cluster.controllers.devices.device_views import (
     GROUPS_API,
     POD_GROUPS,
     RESOURCE_CLAIMS,
-    DeviceClaimKey,
     GroupMembers,
     claims_of,
     generated_claims,
@@ -65,8 +65,8 @@ class ResourceClaimController:
         self.watches = (RESOURCE_CLAIMS, PODS, POD_GROUPS)
         self._client = ControllerClient(registry, "resource_claim")
         #: Claim -> pods and groups that use it, and the reverse.
-        self._users: dict[DeviceClaimKey, dict[Key | GroupKey, None]] = {}
-        self._claims: dict[Key | GroupKey, dict[DeviceClaimKey, None]] = {}
+        self._users: dict[ClaimKey, dict[Key | GroupKey, None]] = {}
+        self._claims: dict[Key | GroupKey, dict[ClaimKey, None]] = {}
         self._members = GroupMembers()
 
     # -- events -------------------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class ResourceClaimController:
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         stored = event.stored
         if stored.resource == RESOURCE_CLAIMS:
-            claim = DeviceClaimKey(stored.namespace, stored.name)
+            claim = ClaimKey(stored.namespace, stored.name)
             users = self._users.get(claim, ())
             return [*users] if event.type == "DELETED" else [claim, *users]
         if stored.resource == POD_GROUPS:
@@ -98,7 +98,7 @@ class ResourceClaimController:
         # Pods wait for their group and its claims.
         return [key, *self._members.of(stored.namespace, stored.name)]
 
-    def _note(self, user: Key | GroupKey, claims: dict[DeviceClaimKey, None]) -> None:
+    def _note(self, user: Key | GroupKey, claims: dict[ClaimKey, None]) -> None:
         before = self._claims.pop(user, {})
         for gone in before.keys() - claims.keys():
             self._users[gone].pop(user)
@@ -222,7 +222,7 @@ class ResourceClaimController:
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
-    def _release(self, key: DeviceClaimKey) -> None:
+    def _release(self, key: ClaimKey) -> None:
         stored = self._client.store.get(RESOURCE_CLAIMS, key.namespace, key.name)
         if stored is None:
             return
@@ -235,7 +235,7 @@ class ResourceClaimController:
         if len(left) < len(users) or (unused and protected and "allocation" in status):
             stored = self._free(stored, obj, left, deallocated=not left and protected)
         if unused and protected:
-            self._unprotect(stored)
+            self._client.remove_finalizer(stored, FINALIZER)
         if not left:
             self._drop_of_ended_pod(key)
 
@@ -257,13 +257,7 @@ class ResourceClaimController:
             status.pop("allocation", None)
         return self._client.update(stored, {**claim, "status": status}, subresource="status")
 
-    def _unprotect(self, stored: Stored) -> None:
-        obj = stored.to_dict()
-        metadata = obj["metadata"]
-        metadata["finalizers"] = [one for one in metadata["finalizers"] if one != FINALIZER]
-        self._client.update(stored, obj)
-
-    def _drop_of_ended_pod(self, key: DeviceClaimKey) -> None:
+    def _drop_of_ended_pod(self, key: ClaimKey) -> None:
         """Delete a claim generated for a pod that has ended, which may exist for long after that."""
         stored = self._client.store.get(RESOURCE_CLAIMS, key.namespace, key.name)
         if stored is None:

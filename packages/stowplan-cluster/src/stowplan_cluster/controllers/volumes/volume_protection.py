@@ -82,9 +82,5 @@ class VolumeProtectionController:
 
 
 def _let_go(client: ControllerClient, stored: Stored, finalizer: str) -> None:
-    obj = stored.to_dict()
-    metadata = obj["metadata"]
-    finalizers = metadata.get("finalizers") or ()
-    if "deletionTimestamp" in metadata and finalizer in finalizers:
-        metadata["finalizers"] = [name for name in finalizers if name != finalizer]
-        client.update(stored, obj)
+    if "deletionTimestamp" in stored.to_dict()["metadata"]:
+        client.remove_finalizer(stored, finalizer)

@@ -126,22 +126,13 @@ class JobController:
     def _let_go_of_former(self, key: _FormerPod) -> None:
         stored = self._client.store.get(PODS, key.namespace, key.name)
         if stored is not None and not stored.owners:
-            release(self._client, stored)
+            self._client.remove_finalizer(stored, TRACKING)
 
     def _let_go_of_all(self, uid: str) -> None:
         """Release the pods of a deleted Job, which will not be counted."""
         for stored in self._client.store.dependents(uid):
             if stored.resource == PODS:
-                release(self._client, stored)
-
-
-def release(client: ControllerClient, stored: Stored) -> None:
-    """Remove the tracking finalizer from a pod."""
-    obj = stored.to_dict()
-    finalizers = obj["metadata"].get("finalizers") or []
-    if TRACKING in finalizers:
-        obj["metadata"]["finalizers"] = [name for name in finalizers if name != TRACKING]
-        client.update(stored, obj)
+                self._client.remove_finalizer(stored, TRACKING)
 
 
 class _Sync:
@@ -260,7 +251,7 @@ class _Sync:
     def _release(self, pod: Pod) -> None:
         stored = self._client.find(PODS, Key(pod.metadata.namespace, pod.name, pod.uid))
         if stored is not None:
-            release(self._client, stored)
+            self._client.remove_finalizer(stored, TRACKING)
 
     # The status
 
