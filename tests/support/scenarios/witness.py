@@ -20,7 +20,6 @@ from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.types import Node
 from stowplan_cluster.reconcile.nodes import QUARANTINE_SECONDS
 from stowplan_lab.compare.comparison import values_of
-from stowplan_lab.simulation.results.output import Kept
 from stowplan_lab.simulation.simulate import Simulation
 from stowplan_lab.tuning.objective import measured_since
 
@@ -158,9 +157,9 @@ def witnessed(scenario, **options):
         if progress.time % 60 == 0:
             simulation.engine.validate()
 
-    simulation, kept = _Witnessed(scenario, **options), Kept()
-    found = simulation.run(kept, validate)
-    found.decisions = kept.rows
+    simulation, rows = _Witnessed(scenario, **options), []
+    found = simulation.run(lambda row, line: rows.append(row), validate)
+    found.decisions = rows
     check_sums(found)
     simulation.witness.check(found)
     return found, simulation.witness

@@ -67,7 +67,7 @@ from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_page import report_page
 from stowplan_lab.simulation.results.ledger import CALM, Ledger
-from stowplan_lab.simulation.results.output import Digest, DiscardRows, Folder, Kept, Sink
+from stowplan_lab.simulation.results.output import Digest, Folder, Sink, discard
 from stowplan_lab.simulation.results.simulation_records import (
     CauseRecord,
     DecisionRow,
@@ -165,14 +165,13 @@ def simulate_scenario(
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
     # Before results of an earlier run in the folder are deleted.
     simulation.prepare()
-    kept = Kept()
+    rows: list[DecisionRow] = []
     out = None if folder is None else Folder(folder)
-    sink: Sink = kept if out is None else out
-    if not decisions or not simulation.scenario.output.decisions:
-        sink = DiscardRows()
+    sink: Sink = (lambda row, line: rows.append(row)) if out is None else out.decision
+    has_rows = decisions and simulation.scenario.output.decisions
     try:
-        with nullcontext() if out is None or sink is not out else simulation.writing_timeline(out.path):
-            result = simulation.run(sink, progress)
+        with nullcontext() if out is None or not has_rows else simulation.writing_timeline(out.path):
+            result = simulation.run(sink if has_rows else discard, progress)
     except BaseException:
         if out is not None:
             out.abandon()
@@ -180,8 +179,8 @@ def simulate_scenario(
     if out is not None:
         out.finish(result.series, result.summary, result.page)
         result.folder = folder
-    elif not isinstance(sink, DiscardRows):
-        result.decisions = kept.rows
+    elif has_rows:
+        result.decisions = rows
     return result
 
 
@@ -204,7 +203,7 @@ def simulated_until(
             simulation.stop()
 
     simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
-    simulation.run(DiscardRows(), look)
+    simulation.run(discard, look)
     return simulation
 
 

@@ -67,7 +67,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         (),
         "why",
     )
-    replicas = _replicas(rows)
+    replicas = _each(rows, "replicas")
     if replicas:
         yield figure(
             "Replicas",
@@ -91,7 +91,7 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
         (),
         "heat",
     )
-    fragmentation = _fragmentation(rows)
+    fragmentation = _each(rows, "fragmentation")
     yield figure(
         "Fragmentation",
         "Share of the free amount on nodes where a typical pod does not fit.",
@@ -155,22 +155,18 @@ def _causes(rows: Sequence[SampleRow]) -> list[Series]:
     return found
 
 
+def _each(rows: Sequence[SampleRow], field: str) -> list[Series]:
+    """A series for each name in a mapping of the rows."""
+    found = [getattr(row, field) for row in rows]
+    names = sorted({name for values in found for name in values})
+    return [Series(name, [values.get(name, 0) for values in found], colour=i) for i, name in enumerate(names)]
+
+
 def _groups(rows: Sequence[SampleRow]) -> list[Series]:
-    names = sorted({name for row in rows for name in row.nodes_by_group})
-    found = [Series(name, [row.nodes_by_group.get(name, 0) for row in rows], colour=i) for i, name in enumerate(names)]
+    found = _each(rows, "nodes_by_group")
     if len(found) != 1:
         found.append(Series("all nodes", [row.nodes for row in rows], colour=COLOURS - 1))
     return found
-
-
-def _replicas(rows: Sequence[SampleRow]) -> list[Series]:
-    names = sorted({name for row in rows for name in row.replicas})
-    return [Series(name, [row.replicas.get(name, 0) for row in rows], colour=i) for i, name in enumerate(names)]
-
-
-def _fragmentation(rows: Sequence[SampleRow]) -> list[Series]:
-    names = sorted({name for row in rows for name in row.fragmentation})
-    return [Series(name, [row.fragmentation.get(name, 0.0) for row in rows], colour=i) for i, name in enumerate(names)]
 
 
 def _wait_bars(waits: Waits) -> list[Bar]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -22,56 +22,34 @@ _FILES = (DECISIONS, SERIES, SUMMARY, REPORT, TIMELINE, "decisions.parquet", "se
 _ROWS, _BYTES = 50_000, 1 << 16
 
 
-class Sink(Protocol):
-    """Receives rows."""
-
-    def decision(self, row: DecisionRow, line: bytes, /) -> None: ...
+#: Receives a row, and the line of its JSON.
+Sink = Callable[[DecisionRow, bytes], object]
 
 
-class Kept:
-    """In memory."""
-
-    def __init__(self) -> None:
-        self.rows: list[DecisionRow] = []
-
-    def decision(self, row: DecisionRow, line: bytes) -> None:
-        self.rows.append(row)
-
-
-class DiscardRows:
-    def decision(self, row: DecisionRow, line: bytes) -> None:
-        """Discard the row."""
-
-
-class _BufferedRows:
-    """Buffers rows until their sink is known."""
-
-    def __init__(self) -> None:
-        self.rows: list[tuple[DecisionRow, bytes]] = []
-
-    def decision(self, row: DecisionRow, line: bytes) -> None:
-        self.rows.append((row, line))
+def discard(row: DecisionRow, line: bytes) -> None:
+    """Discard the row."""
 
 
 class Digest:
     """Forwards rows, and computes a digest of all of them."""
 
     def __init__(self) -> None:
-        self._early = _BufferedRows()
-        self._sink: Sink = self._early
+        #: Rows from before the sink is known.
+        self._early: list[tuple[DecisionRow, bytes]] = []
+        self._sink: Sink = lambda *row: self._early.append(row)
         self._digest = hashlib.sha256()
         self._encode = msgspec.json.Encoder(order="deterministic").encode
 
     def go_to(self, sink: Sink) -> None:
         """Set the sink, which also gets all earlier rows."""
-        for row, line in self._early.rows:
-            sink.decision(row, line)
+        for row, line in self._early:
+            sink(row, line)
         self._sink = sink
 
     def decision(self, row: DecisionRow) -> None:
         line = self._encode(row) + b"\n"
         self._digest.update(line)
-        self._sink.decision(row, line)
+        self._sink(row, line)
 
     @property
     def text(self) -> str:
