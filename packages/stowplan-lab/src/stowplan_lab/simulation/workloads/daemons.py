@@ -43,10 +43,7 @@ class DaemonSetController:
         #: When to look again -> at which nodes.
         self._due: dict[float, set[str]] = {}
         self._turn_to(template)
-        name = template.pod.metadata.name
-        self._owner = owner or OwnerReference(
-            api_version="apps/v1", kind="DaemonSet", name=name, uid=name, controller=True
-        )
+        self._owner = owner or template.owner_named(template.pod.metadata.name)
         self._made = 0
 
     def begin(self) -> None:
@@ -55,8 +52,7 @@ class DaemonSetController:
 
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
-        revisions = self._revisions
-        self._turn_to(revisions.turn_to(template) if template else revisions.restart(self._context.now))
+        self._turn_to(self._revisions.roll_out(template, self._context.now))
         self._judge_all()
 
     def _judge_all(self) -> None:

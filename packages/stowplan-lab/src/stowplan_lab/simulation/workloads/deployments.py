@@ -47,8 +47,7 @@ class DeploymentController(WorkloadController):
 
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
-        revisions = self._revisions
-        self._template = revisions.turn_to(template) if template else revisions.restart(self._context.now)
+        self._template = self._revisions.roll_out(template, self._context.now)
         self._reconcile()
 
     def lost(self, entry: Entry) -> None:
@@ -133,4 +132,6 @@ class DeploymentController(WorkloadController):
         made: Any = self._template.companion(name)
         selector = made.spec.selector
         labels = {**selector.match_labels, HASH: str(revision)}
-        self._put(replace(made, spec=replace(made.spec, selector=replace(selector, match_labels=labels))))
+        self._template.put(
+            self._context, replace(made, spec=replace(made.spec, selector=replace(selector, match_labels=labels)))
+        )

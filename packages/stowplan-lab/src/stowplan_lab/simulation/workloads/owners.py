@@ -35,7 +35,7 @@ from stowplan_cluster.reconcile.views import (
 )
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import FailuresSpec
-from stowplan_lab.simulation.results.ledger import Entry, Origin
+from stowplan_lab.simulation.results.ledger import Entry, Origin, Owner
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
 #: kubectl's annotation of a restarted template.
@@ -80,8 +80,23 @@ class Template(PlainStruct, frozen=True, kw_only=True):
             return None
         return self.spec.strategy if isinstance(self.spec, DeploymentSpec) else self.spec.update_strategy
 
-    def draw_lifetime(self, chance: Random) -> float | None:
-        return None if self.lifetime is None else self.lifetime.draw(chance)
+    def origin(self, owner: Owner, chance: Random, on_change: Callable[[Entry], object] | None) -> Origin:
+        """Of the next pod."""
+        lifetime = None if self.lifetime is None else self.lifetime.draw(chance)
+        return Origin(workload=self.workload, lifetime=lifetime, owner=owner, on_change=on_change)
+
+    def owner_named(self, name: str) -> OwnerReference:
+        """The reference in the pods."""
+        kind = "ReplicaSet" if self.kind == "Deployment" else self.kind
+        return OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=name, controller=True)
+
+    def put_companion(self, context: SimulationContext, name: str) -> None:
+        if self.companion is not None:
+            self.put(context, self.companion(name))
+
+    def put(self, context: SimulationContext, obj: ApiStruct) -> None:
+        """Create an object of the workload's."""
+        context.put(obj, f"workload {self.workload}: ")
 
 
 def named_pod(template: Pod, workload: str, name: str, *, owner: OwnerReference | None = None, again: int = 0) -> Pod:
@@ -112,8 +127,10 @@ class Revisions:
         self.current = self._pods.index(template.pod)
         return template
 
-    def restart(self, now: float) -> Template:
-        """Turn to the current template, as after `kubectl rollout restart`."""
+    def roll_out(self, template: Template | None, now: float) -> Template:
+        """Set the current template; None: the same again, as after `kubectl rollout restart`."""
+        if template is not None:
+            return self.turn_to(template)
         pod = self.template.pod
         annotations = {**pod.metadata.annotations, _RESTARTED: timestamp(now)}
         pod = replace(pod, metadata=replace(pod.metadata, annotations=annotations))
@@ -166,16 +183,11 @@ class WorkloadController:
         self._active: dict[str, str] = {}
         #: See `Origin`.
         self._on_change: Callable[[Entry], object] | None = None
-        kind = "ReplicaSet" if template.kind == "Deployment" else template.kind
-        self._owner = owner or OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=name, controller=True)
+        self._owner = owner or template.owner_named(name)
 
     def begin(self) -> None:
-        if self._template.companion is not None:
-            self._put(self._template.companion(self._name))
+        self._template.put_companion(self._context, self._name)
         self._reconcile()
-
-    def _put(self, obj: ApiStruct) -> None:
-        self._context.put(obj, f"workload {self._template.workload}: ")
 
     def scale(self, replicas: int) -> None:
         self.replicas = replicas
@@ -219,12 +231,7 @@ class WorkloadController:
     def adopt(self, pod: Pod) -> Origin:
         """A pod that is to arrive is one of its own."""
         self._active[pod.metadata.name] = pod.metadata.uid
-        return Origin(
-            workload=self._template.workload,
-            lifetime=self._template.draw_lifetime(self._chance),
-            owner=self,
-            on_change=self._on_change,
-        )
+        return self._template.origin(self, self._chance, self._on_change)
 
     def lost(self, entry: Entry) -> None:
         self._active.pop(entry.pod.metadata.name, None)

@@ -14,7 +14,7 @@ from random import Random
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.driver import Call
-from stowplan.kube.api.meta import ApiStruct, OwnerReference
+from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.pod import PodSpec
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.claims.stateful_claims import claims_for, identity, with_claims
@@ -38,9 +38,7 @@ class StatefulSetController:
         self._context = context
         self._name = name
         self._chance = chance
-        self._owner = owner or OwnerReference(
-            api_version="apps/v1", kind="StatefulSet", name=name, uid=name, controller=True
-        )
+        self._owner = owner or template.owner_named(name)
         self._revisions = Revisions(template, REVISION)
         #: The revision of pods below the partition.
         self._current = self._revisions.current
@@ -58,8 +56,7 @@ class StatefulSetController:
         self._turn_to(template)
 
     def begin(self) -> None:
-        if self._template.companion is not None:
-            self._put(self._template.companion(self._name))
+        self._template.put_companion(self._context, self._name)
         self._reconcile()
 
     def scale(self, replicas: int) -> None:
@@ -68,8 +65,7 @@ class StatefulSetController:
         self._reconcile()
 
     def roll_out(self, template: Template | None) -> None:
-        revisions = self._revisions
-        self._turn_to(revisions.turn_to(template) if template else revisions.restart(self._context.now))
+        self._turn_to(self._revisions.roll_out(template, self._context.now))
         self._specs.clear()
         self._reconcile()
 
@@ -79,9 +75,6 @@ class StatefulSetController:
         strategy = template.update or UpdateStrategy()
         self._set = StatefulSet(spec=replace(template.spec, replicas=self.replicas, update_strategy=strategy))
         self._exceptions.update(ordinals(self._set), self._pods)
-
-    def _put(self, obj: ApiStruct) -> None:
-        self._context.put(obj, f"workload {self._template.workload}: ")
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -174,12 +167,7 @@ class StatefulSetController:
         ordinal = _ordinal(pod)
         self._pods[ordinal] = pod.metadata.uid
         self._exceptions.add(ordinal)
-        return Origin(
-            workload=self._template.workload,
-            lifetime=self._template.draw_lifetime(self._chance),
-            owner=self,
-            on_change=self._changed,
-        )
+        return self._template.origin(self, self._chance, self._changed)
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -191,7 +179,7 @@ class StatefulSetController:
             for claim in claims_for(templates, name, self._template.pod.metadata.namespace):
                 metadata = claim.metadata
                 if self._context.store.find(PersistentVolumeClaim, metadata.namespace, metadata.name) is None:
-                    self._put(claim)
+                    self._template.put(self._context, claim)
             self._specs[name] = with_claims(spec, templates, name)
         return self._specs[name]
 
