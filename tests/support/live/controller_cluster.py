@@ -29,7 +29,14 @@ STORAGES = {
 }
 
 
+def storage_of(kind):
+    """Objects may be named by kind or by storage."""
+    return STORAGES.get(kind, kind)
+
+
 class LiveCluster:
+    """Objects are in namespace default, unless another one is named."""
+
     def __init__(self, controllers=workload_controllers, seed=1):
         self.now = START
         self.server = ApiServer(clock=lambda: self.now, random=Random(seed))
@@ -50,28 +57,28 @@ class LiveCluster:
         namespace = manifest["metadata"].get("namespace", "default") if resource.namespaced else ""
         return self.registry.create(resource, namespace, manifest).to_dict()
 
-    def get(self, kind, name):
-        stored = self._find(kind, name)
+    def get(self, kind, name, namespace="default"):
+        stored = self._find(kind, name, namespace)
         return stored.to_dict() if stored is not None else None
 
     def all(self, kind):
-        return [stored.to_dict() for stored in self.store.list(STORAGES[kind])]
+        return [stored.to_dict() for stored in self.store.list(storage_of(kind))]
 
     def pods(self, *, terminating=False):
         return [pod for pod in self.all("Pod") if terminating or "deletionTimestamp" not in pod["metadata"]]
 
-    def change(self, kind, name, change, *, subresource=""):
+    def change(self, kind, name, change, *, namespace="default", subresource=""):
         """Let a function change the object in place, then write it."""
-        obj = self.get(kind, name)
+        obj = self.get(kind, name, namespace)
         change(obj)
-        resource = self.registry.of_storage(STORAGES[kind])
+        resource = self.registry.of_storage(storage_of(kind))
         namespace = obj["metadata"].get("namespace", "")
         return self.registry.update(resource, namespace, name, obj, subresource=subresource).to_dict()
 
-    def delete(self, kind, name, **options):
-        stored = self._find(kind, name)
-        resource = self.registry.of_storage(STORAGES[kind])
-        return self.registry.delete(resource, stored.namespace, name, options=DeleteOptions(**options))
+    def delete(self, kind, name, *, namespace="default", **options):
+        resource = self.registry.of_storage(storage_of(kind))
+        namespace = namespace if resource.namespaced else ""
+        return self.registry.delete(resource, namespace, name, options=DeleteOptions(**options))
 
     def scale(self, kind, name, replicas):
         self.change(kind, name, lambda obj: obj["spec"].update(replicas=replicas))
@@ -84,9 +91,9 @@ class LiveCluster:
             if event["regarding"]["name"] == name
         ]
 
-    def _find(self, kind, name):
-        namespaced = self.registry.of_storage(STORAGES[kind]).namespaced
-        return self.store.get(STORAGES[kind], "default" if namespaced else "", name)
+    def _find(self, kind, name, namespace="default"):
+        resource = self.registry.of_storage(storage_of(kind))
+        return self.store.get(storage_of(kind), namespace if resource.namespaced else "", name)
 
     def add_node(self, name, *, labels=None, taints=()):
         """A node that is ready, without the taint that admission adds to new nodes."""

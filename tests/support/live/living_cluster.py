@@ -4,42 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from stowplan_cluster.apiserver.deletion import DeleteOptions
-from support.live.controller_cluster import STORAGES, LiveCluster
+from support.live.controller_cluster import LiveCluster, storage_of
 
 
 class Living(LiveCluster):
-    """A LiveCluster with these controllers; objects are named by storage, in any namespace."""
+    """A LiveCluster with these controllers."""
 
     def __init__(self, *controllers, seed=1):
         super().__init__(lambda registry: [make(registry) for make in controllers], seed)
 
-    def find(self, storage, name, namespace="default"):
-        storage = STORAGES.get(storage, storage)
-        resource = self.registry.of_storage(storage)
-        stored = self.store.get(storage, namespace if resource.namespaced else "", name)
-        return stored.to_dict() if stored is not None else None
-
-    def edit(self, storage, name, change, *, namespace="default", subresource=""):
-        storage = STORAGES.get(storage, storage)
-        obj = self.find(storage, name, namespace)
-        change(obj)
-        resource = self.registry.of_storage(storage)
-        return self.registry.update(
-            resource, obj["metadata"].get("namespace", ""), name, obj, subresource=subresource
-        ).to_dict()
-
-    def remove(self, storage, name, *, namespace="default", **options):
-        storage = STORAGES.get(storage, storage)
-        resource = self.registry.of_storage(storage)
-        namespace = namespace if resource.namespaced else ""
-        return self.registry.delete(resource, namespace, name, options=DeleteOptions(**options))
-
     def names(self, storage):
-        return [stored.name for stored in self.store.list(STORAGES.get(storage, storage))]
+        return [stored.name for stored in self.store.list(storage_of(storage))]
 
     def pod(self, name):
-        return self.find("Pod", name)
+        return self.get("Pod", name)
 
     def phase(self, name):
         pod = self.pod(name)

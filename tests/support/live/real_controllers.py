@@ -47,13 +47,13 @@ class RealCluster(LiveCluster):
         metadata = {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}}
         self._client(self._path("Node"), {"metadata": metadata, "spec": {"taints": list(taints)}})
 
-    def get(self, kind, name):
+    def get(self, kind, name, namespace=""):
         return next((obj for obj in self.all(kind) if obj["metadata"]["name"] == name), None)
 
     def all(self, kind):
         return self._client(self._path(kind))["items"]
 
-    def change(self, kind, name, change, *, subresource=""):
+    def change(self, kind, name, change, *, namespace="", subresource=""):
         while True:
             obj = self.get(kind, name)
             change(obj)
@@ -64,7 +64,7 @@ class RealCluster(LiveCluster):
                 if error.code != HTTPStatus.CONFLICT:
                     raise
 
-    def delete(self, kind, name, **options):
+    def delete(self, kind, name, *, namespace="", **options):
         grace = options.get("grace_period_seconds")
         return self._client(
             self._path(kind, name), None if grace is None else {"gracePeriodSeconds": grace}, method="DELETE"

@@ -87,8 +87,8 @@ def populated():
     ):
         cluster.create(manifest)
     cluster.advance(3)
-    cluster.remove("Pod", "ending")
-    cluster.remove("namespaces", "team")
+    cluster.delete("Pod", "ending")
+    cluster.delete("namespaces", "team")
     cluster.settle()
     return cluster
 
@@ -129,7 +129,7 @@ def test_no_stored_object_stops_the_loop(plan, restart):
     cluster = populated()
     for (storage, name, subresource), choice, junk in plan:
         namespace = "kube-node-lease" if storage.startswith("leases") else "default"
-        obj = cluster.find(storage, name, namespace)
+        obj = cluster.get(storage, name, namespace)
         if obj is None:
             continue
         parts = PARTS[subresource]
@@ -172,10 +172,10 @@ def test_long_numbers_do_not_stop_the_loop(storage, place, name, subresource):
 
     for found in cluster.names(storage):
         if storage != "pods" or found.startswith("owner-"):
-            cluster.edit(storage, found, change, subresource=subresource)
+            cluster.change(storage, found, change, subresource=subresource)
     cluster.scale("Deployment", "web", 5)
     cluster.advance(70)
-    assert cluster.find("deployments.apps", "web")["status"]["replicas"] == 5
+    assert cluster.get("deployments.apps", "web")["status"]["replicas"] == 5
 
 
 def test_a_percentage_out_of_range_does_not_stop_the_loop():
@@ -184,7 +184,7 @@ def test_a_percentage_out_of_range_does_not_stop_the_loop():
     deployment["spec"]["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": f"{LONG}%"}}
     cluster.create(deployment)
     cluster.advance(1)
-    assert cluster.find("deployments.apps", "other")["status"]["replicas"] == 2
+    assert cluster.get("deployments.apps", "other")["status"]["replicas"] == 2
 
 
 def test_a_grace_period_of_billions_of_years_does_not_stop_the_loop():
@@ -199,4 +199,4 @@ def test_a_grace_period_of_billions_of_years_does_not_stop_the_loop():
     cluster.advance(1)
     cluster.scale("Deployment", "other", 0)
     cluster.advance(1)
-    assert cluster.find("deployments.apps", "other")["status"].get("replicas", 0) == 0
+    assert cluster.get("deployments.apps", "other")["status"].get("replicas", 0) == 0

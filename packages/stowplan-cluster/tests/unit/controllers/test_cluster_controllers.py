@@ -43,7 +43,7 @@ def test_it_settles_except_for_leases(cluster):
     cluster.create(workload("Deployment", replicas=3))
     cluster.schedule()
     assert len(cluster.running()) == 3
-    assert cluster.find("Deployment", "web")["status"]["availableReplicas"] == 3
+    assert cluster.get("Deployment", "web")["status"]["availableReplicas"] == 3
     cluster.advance(20)
     before = cluster.store.version
     cluster.advance(30)
@@ -54,7 +54,7 @@ def test_pods_of_a_dead_node_are_replaced(cluster):
     cluster.create(workload("Deployment", replicas=2))
     cluster.schedule()
     assert {one["spec"]["nodeName"] for one in cluster.running()} == {"node-1"}
-    cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": "stopped"}))
+    cluster.change("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": "stopped"}))
     cluster.advance(51)
     assert [condition(one, "Ready")[0] for one in cluster.running()] == ["False", "False"]
     # The default tolerations last five minutes.
@@ -62,7 +62,7 @@ def test_pods_of_a_dead_node_are_replaced(cluster):
     cluster.schedule()
     assert {one["spec"]["nodeName"] for one in cluster.running()} == {"node-2"}
     assert len(cluster.all("Pod")) == 4
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.advance(41)
     assert len(cluster.all("Pod")) == 2
     assert cluster.names("leases.coordination.k8s.io") == ["node-2"]
@@ -76,7 +76,7 @@ def test_a_namespace_is_deleted_with_its_content(cluster):
         cluster.create(manifest)
     cluster.advance(5)
     assert len(cluster.names("persistentvolumes")) == 1
-    cluster.remove("namespaces", "team")
+    cluster.delete("namespaces", "team")
     cluster.advance(10)
     assert "team" not in cluster.names("namespaces")
     assert cluster.names("persistentvolumes") == []

@@ -48,16 +48,16 @@ class Embedded:
         self.cluster.create(manifest)
 
     def patch(self, storage, name, body):
-        self.cluster.edit(storage, name, lambda obj: merge(obj, body))
+        self.cluster.change(storage, name, lambda obj: merge(obj, body))
 
     def delete(self, storage, name):
-        self.cluster.remove(storage, name, grace_period_seconds=0)
+        self.cluster.delete(storage, name, grace_period_seconds=0)
 
     def settle(self):
         self.cluster.settle()
 
     def objects(self, storage):
-        found = (self.cluster.find(storage, name) for name in self.cluster.names(storage))
+        found = (self.cluster.get(storage, name) for name in self.cluster.names(storage))
         return [convert(one, STRUCTS[storage]) for one in found]
 
 

@@ -22,7 +22,7 @@ def test_an_event_expires_an_hour_after_its_last_change(cluster):
     assert cluster.names("Event") == ["old", "young"]
     cluster.advance(1)
     assert cluster.names("Event") == ["young"]
-    cluster.edit("Event", "young", lambda obj: obj["metadata"].update(labels={"seen": "again"}))
+    cluster.change("Event", "young", lambda obj: obj["metadata"].update(labels={"seen": "again"}))
     cluster.advance(3_599)
     assert cluster.names("Event") == ["young"]
     cluster.advance(1)
@@ -32,7 +32,7 @@ def test_an_event_expires_an_hour_after_its_last_change(cluster):
 def test_a_recreated_event_has_its_own_ttl(cluster):
     cluster.create(event("a"))
     cluster.advance(3_000)
-    cluster.remove("Event", "a")
+    cluster.delete("Event", "a")
     cluster.create(event("a"))
     cluster.advance(3_000)
     assert cluster.names("Event") == ["a"]

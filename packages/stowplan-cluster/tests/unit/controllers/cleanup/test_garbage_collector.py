@@ -44,11 +44,11 @@ def left(cluster):
 
 
 def owners(cluster, name):
-    return [one["name"] for one in cluster.find("configmaps", name)["metadata"].get("ownerReferences") or ()]
+    return [one["name"] for one in cluster.get("configmaps", name)["metadata"].get("ownerReferences") or ()]
 
 
 def delete(cluster, name, **options):
-    cluster.remove("configmaps", name, **options)
+    cluster.delete("configmaps", name, **options)
     cluster.settle()
 
 
@@ -86,7 +86,7 @@ def test_an_object_created_without_its_owner_is_deleted(cluster, reference):
 def test_owners_in_other_namespaces_do_not_count(cluster):
     a = add(cluster, "a", namespace="kube-system")
     add(cluster, "b", a)
-    assert cluster.find("configmaps", "b") is None
+    assert cluster.get("configmaps", "b") is None
 
 
 @pytest.mark.parametrize(
@@ -103,14 +103,14 @@ def test_objects_with_owners_of_unknown_kinds_are_kept(cluster, reference):
 def test_a_cluster_scoped_object_with_a_namespaced_owner_is_kept(cluster):
     created = cluster.create({**node(), "metadata": {"name": "n", "ownerReferences": [add(cluster, "a")]}})
     delete(cluster, "a")
-    assert cluster.find("Node", created["metadata"]["name"]) is not None
+    assert cluster.get("Node", created["metadata"]["name"]) is not None
 
 
 def test_a_cluster_scoped_owner(cluster):
     owner = owner_of(cluster.create(node()))
     add(cluster, "a", owner)
     assert left(cluster) == {"a"}
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.settle()
     assert left(cluster) == set()
 
@@ -125,8 +125,8 @@ def test_the_owner_waits_for_blocking_dependents(cluster):
     delete(cluster, "a", propagation="Foreground")
     assert left(cluster) == {"a", "b", "c"}
     for name in "bc":
-        assert "deletionTimestamp" in cluster.find("configmaps", name)["metadata"]
-    cluster.edit("configmaps", "b", lambda obj: obj["metadata"].update(finalizers=[]))
+        assert "deletionTimestamp" in cluster.get("configmaps", name)["metadata"]
+    cluster.change("configmaps", "b", lambda obj: obj["metadata"].update(finalizers=[]))
     cluster.settle()
     assert left(cluster) == {"c"}
 
@@ -137,8 +137,8 @@ def test_a_chain_is_deleted_from_its_end(cluster):
     add(cluster, "c", b, finalizers=["example.com/keep"])
     delete(cluster, "a", propagation="Foreground")
     assert left(cluster) == {"a", "b", "c"}
-    assert cluster.find("configmaps", "b")["metadata"]["finalizers"] == ["foregroundDeletion"]
-    cluster.edit("configmaps", "c", lambda obj: obj["metadata"].update(finalizers=[]))
+    assert cluster.get("configmaps", "b")["metadata"]["finalizers"] == ["foregroundDeletion"]
+    cluster.change("configmaps", "c", lambda obj: obj["metadata"].update(finalizers=[]))
     cluster.settle()
     assert left(cluster) == set()
 
@@ -159,7 +159,7 @@ def test_a_dependent_that_no_longer_blocks(cluster):
     def unblock(obj):
         obj["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = False
 
-    cluster.edit("configmaps", "b", unblock)
+    cluster.change("configmaps", "b", unblock)
     cluster.settle()
     assert left(cluster) == {"b"}
 
@@ -167,7 +167,7 @@ def test_a_dependent_that_no_longer_blocks(cluster):
 def test_cycles_are_broken(cluster):
     a = add(cluster, "a")
     b = add(cluster, "b", a)
-    cluster.edit("configmaps", "a", lambda obj: obj["metadata"].update(ownerReferences=[b]))
+    cluster.change("configmaps", "a", lambda obj: obj["metadata"].update(ownerReferences=[b]))
     cluster.settle()
     assert left(cluster) == {"a", "b"}
     delete(cluster, "a", propagation="Foreground")
@@ -182,7 +182,7 @@ def test_with_pods_that_terminate_slowly():
     manifest["spec"]["template"]["metadata"]["annotations"] = annotations
     cluster.create(manifest)
     cluster.settle()
-    cluster.remove("ReplicaSet", "web", propagation="Foreground")
+    cluster.delete("ReplicaSet", "web", propagation="Foreground")
     cluster.advance(8)
     assert (len(cluster.names("Pod")), cluster.names("ReplicaSet")) == (3, ["web"])
     cluster.advance(3)
@@ -198,8 +198,8 @@ def test_the_cost_is_linear_in_the_dependents(monkeypatch, cluster):
     dependents = cluster.store.dependents
     monkeypatch.setattr(cluster.store, "dependents", lambda uid: calls.append(uid) or dependents(uid))
     for number in range(60):
-        cluster.edit("configmaps", "a", lambda obj, data=str(number): obj.update(data={"seen": data}))
-        cluster.edit("configmaps", f"c-{number}", lambda obj: obj["metadata"].update(finalizers=[]))
+        cluster.change("configmaps", "a", lambda obj, data=str(number): obj.update(data={"seen": data}))
+        cluster.change("configmaps", f"c-{number}", lambda obj: obj["metadata"].update(finalizers=[]))
         cluster.settle()
     assert left(cluster) == set()
     assert calls.count(a["uid"]) <= 4
@@ -240,7 +240,7 @@ def test_custom_resources_are_collected(order, propagation):
     cluster.create(config("c", owner_of(a)))
     cluster.advance(1)
     assert cluster.names("fleets.example.com") == ["a", "b"]
-    cluster.remove("fleets.example.com", "a", propagation=propagation)
+    cluster.delete("fleets.example.com", "a", propagation=propagation)
     cluster.advance(2)
     orphaned = propagation == "Orphan"
     assert cluster.names("fleets.example.com") == (["b"] if orphaned else [])
@@ -272,8 +272,8 @@ def test_remaining_objects_have_a_remaining_owner_or_never_had_one(graph, plan, 
     for name in names:
         made[name] = add(cluster, name, *(made[one] for one in wanted[name]))
     for name, propagation in plan:
-        if cluster.find("configmaps", name) is not None:
-            cluster.remove("configmaps", name, propagation=propagation)
+        if cluster.get("configmaps", name) is not None:
+            cluster.delete("configmaps", name, propagation=propagation)
         if not together:
             cluster.settle()
     cluster.settle()

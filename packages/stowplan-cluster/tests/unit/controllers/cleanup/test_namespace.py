@@ -30,19 +30,19 @@ def cluster():
 
 
 def delete(cluster, name="team"):
-    cluster.remove("namespaces", name)
+    cluster.delete("namespaces", name)
     cluster.settle()
 
 
 def conditions(cluster):
     """{type: (status, reason, message)}."""
-    found = cluster.find("namespaces", "team")["status"]["conditions"]
+    found = cluster.get("namespaces", "team")["status"]["conditions"]
     return {one["type"]: (one["status"], one["reason"], one["message"]) for one in found}
 
 
 def test_an_empty_namespace_is_deleted(cluster):
     delete(cluster)
-    assert cluster.find("namespaces", "team") is None
+    assert cluster.get("namespaces", "team") is None
 
 
 def test_only_its_content_is_deleted_with_it(cluster):
@@ -58,7 +58,7 @@ def test_only_its_content_is_deleted_with_it(cluster):
     cluster.settle()
     delete(cluster)
     cluster.advance(2)
-    assert cluster.find("namespaces", "team") is None
+    assert cluster.get("namespaces", "team") is None
     left = [one for storage in cluster.store.storages() for one in cluster.store.list(storage, "team")]
     assert left == []
     assert cluster.names("configmaps") == ["other"]
@@ -78,7 +78,7 @@ def test_pods_are_deleted_first_and_gracefully(cluster):
     cluster.advance(9)
     assert (cluster.names("Pod"), cluster.names("configmaps")) == (["slow"], ["config"])
     cluster.advance(2)
-    assert cluster.find("namespaces", "team") is None
+    assert cluster.get("namespaces", "team") is None
 
 
 def test_finalizers_of_its_content_delay_it(cluster):
@@ -98,9 +98,9 @@ def test_finalizers_of_its_content_delay_it(cluster):
     leases = 6
     assert cluster.store.version <= versions + leases
     for name in ("a", "b"):
-        cluster.edit("configmaps", name, lambda obj: obj["metadata"].update(finalizers=[]), namespace="team")
+        cluster.change("configmaps", name, lambda obj: obj["metadata"].update(finalizers=[]), namespace="team")
     cluster.advance(1)
-    assert cluster.find("namespaces", "team") is None
+    assert cluster.get("namespaces", "team") is None
 
 
 def test_content_for_more_than_one_reconcile(cluster, monkeypatch):
@@ -108,7 +108,7 @@ def test_content_for_more_than_one_reconcile(cluster, monkeypatch):
     for number in range(35):
         cluster.create(config(f"config-{number}"))
     delete(cluster)
-    assert cluster.find("namespaces", "team") is None
+    assert cluster.get("namespaces", "team") is None
     assert cluster.names("configmaps") == []
 
 
@@ -130,12 +130,12 @@ def test_failed_deletions_are_reported(cluster, monkeypatch):
     )
     monkeypatch.undo()
     cluster.advance(1)
-    assert cluster.find("namespaces", "team") is None
+    assert cluster.get("namespaces", "team") is None
 
 
 def test_its_own_finalizers_delay_it(cluster):
-    cluster.edit("namespaces", "team", lambda obj: obj["metadata"].update(finalizers=["example.com/keep"]))
+    cluster.change("namespaces", "team", lambda obj: obj["metadata"].update(finalizers=["example.com/keep"]))
     cluster.create(config())
     delete(cluster)
     assert cluster.names("configmaps") == []
-    assert cluster.find("namespaces", "team")["spec"].get("finalizers") in (None, [])
+    assert cluster.get("namespaces", "team")["spec"].get("finalizers") in (None, [])

@@ -15,7 +15,7 @@ def test_pods_of_a_deleted_node_are_deleted_after_a_delay(cluster):
     cluster.run()
     cluster.create(node("node-2"))
     cluster.run("other", node="node-2")
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.advance(39)
     assert cluster.phase("web") == "Pending"
     cluster.advance(1)
@@ -24,7 +24,7 @@ def test_pods_of_a_deleted_node_are_deleted_after_a_delay(cluster):
 
 def test_they_are_marked_failed_first(cluster):
     cluster.run(finalizers=["example.com/keep"])
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.advance(40)
     web = cluster.pod("web")
     assert web["status"]["phase"] == "Failed"
@@ -34,12 +34,12 @@ def test_they_are_marked_failed_first(cluster):
 
 def test_a_node_recreated_in_time_keeps_its_pods(cluster):
     cluster.run()
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.advance(30)
     cluster.create(node())
     cluster.advance(100)
     assert cluster.phase("web") == "Pending"
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.advance(39)
     assert cluster.phase("web") == "Pending"
     cluster.advance(1)
@@ -56,6 +56,6 @@ def test_pods_of_a_node_that_never_existed(cluster):
 
 def test_a_terminating_pod_without_a_node_fails(cluster):
     cluster.run(node="", finalizers=["example.com/keep"])
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.settle()
     assert cluster.phase("web") == "Failed"

@@ -23,19 +23,19 @@ def with_devices(*groups, name="n"):
 
 
 def annotate(cluster, *groups):
-    cluster.edit("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: json.dumps(groups)}))
+    cluster.change("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: json.dumps(groups)}))
     cluster.settle()
 
 
 def devices(cluster):
-    slices = [cluster.find(SLICE, name) for name in cluster.names(SLICE)]
+    slices = [cluster.get(SLICE, name) for name in cluster.names(SLICE)]
     return [device["name"] for one in slices for device in one["spec"]["devices"]]
 
 
 def test_the_devices_of_a_node(cluster):
     cluster.create(with_devices(GPUS))
     cluster.settle()
-    spec = cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]
+    spec = cluster.get(SLICE, f"n-{DRIVER}-0")["spec"]
     content = {"attributes": {"model": {"string": "A100"}}, "capacity": {"memory": {"value": "40Gi"}}}
     assert spec == {
         "driver": DRIVER,
@@ -50,7 +50,7 @@ def test_all_fields_of_a_device(cluster):
     attributes = {"cores": 8, "ecc": True, "driver": {"version": "1.2.3"}}
     cluster.create(with_devices({"driver": DRIVER, "attributes": attributes, "device": {"taints": [taint]}}))
     cluster.settle()
-    (device,) = cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["devices"]
+    (device,) = cluster.get(SLICE, f"n-{DRIVER}-0")["spec"]["devices"]
     assert device["taints"] == [taint]
     assert device["attributes"] == {"cores": {"int": 8}, "ecc": {"bool": True}, "driver": {"version": "1.2.3"}}
 
@@ -60,7 +60,7 @@ def test_one_pool_per_driver(cluster):
     cluster.settle()
     assert cluster.names(SLICE) == [f"n-{DRIVER}-0", "n-nic.example.com-0", "n-nic.example.com-1"]
     assert devices(cluster)[:5] == ["gpu-0", "gpu-1", "gpu-2", "gpu-3", "device-0"]
-    assert cluster.find(SLICE, "n-nic.example.com-1")["spec"]["pool"]["resourceSliceCount"] == 2
+    assert cluster.get(SLICE, "n-nic.example.com-1")["spec"]["pool"]["resourceSliceCount"] == 2
 
 
 def test_only_changes_start_a_new_generation(cluster):
@@ -72,16 +72,16 @@ def test_only_changes_start_a_new_generation(cluster):
     assert cluster.store.version == version
     annotate(cluster, GPUS)
     assert devices(cluster) == ["gpu-0", "gpu-1"]
-    assert cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["pool"]["generation"] == 2
+    assert cluster.get(SLICE, f"n-{DRIVER}-0")["spec"]["pool"]["generation"] == 2
 
 
 def test_changes_by_other_clients_are_reverted(cluster):
     cluster.create(with_devices(GPUS))
     cluster.settle()
-    cluster.edit(SLICE, f"n-{DRIVER}-0", lambda obj: obj["spec"]["devices"].pop())
+    cluster.change(SLICE, f"n-{DRIVER}-0", lambda obj: obj["spec"]["devices"].pop())
     cluster.settle()
     assert devices(cluster) == ["gpu-0", "gpu-1"]
-    cluster.remove(SLICE, f"n-{DRIVER}-0")
+    cluster.delete(SLICE, f"n-{DRIVER}-0")
     cluster.settle()
     assert devices(cluster) == ["gpu-0", "gpu-1"]
 
@@ -91,7 +91,7 @@ def test_slices_of_a_removed_driver_are_deleted(cluster):
     cluster.settle()
     annotate(cluster, GPUS)
     assert cluster.names(SLICE) == [f"n-{DRIVER}-0"]
-    cluster.edit("Node", "n", lambda obj: obj["metadata"].pop("annotations"))
+    cluster.change("Node", "n", lambda obj: obj["metadata"].pop("annotations"))
     cluster.settle()
     assert cluster.names(SLICE) == []
 
@@ -99,7 +99,7 @@ def test_slices_of_a_removed_driver_are_deleted(cluster):
 def test_slices_are_deleted_with_their_node(cluster):
     cluster.create(with_devices(GPUS))
     cluster.settle()
-    cluster.remove("Node", "n")
+    cluster.delete("Node", "n")
     cluster.settle()
     assert cluster.names(SLICE) == []
 
@@ -127,7 +127,7 @@ def test_slices_are_deleted_with_their_node(cluster):
 def test_an_invalid_annotation_changes_nothing(cluster, annotation, problem):
     cluster.create(with_devices(GPUS))
     cluster.settle()
-    cluster.edit("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: annotation}))
+    cluster.change("Node", "n", lambda obj: obj["metadata"].update(annotations={DEVICES: annotation}))
     cluster.settle()
     assert devices(cluster) == ["gpu-0", "gpu-1"]
     assert cluster.events("n")[-1] == ("Warning", "InvalidDevices", f"annotation {DEVICES}: {problem}")
@@ -169,11 +169,11 @@ def test_partitionable_devices(cluster):
     cluster.create(with_devices(PARTITIONED))
     cluster.settle()
     assert cluster.names(SLICE) == [f"n-{DRIVER}-0", f"n-{DRIVER}-counters-0"]
-    spec = cluster.find(SLICE, f"n-{DRIVER}-counters-0")["spec"]
+    spec = cluster.get(SLICE, f"n-{DRIVER}-counters-0")["spec"]
     assert spec["pool"] == {"name": "n", "generation": 1, "resourceSliceCount": 2}
     of_whole = counters(memory="40Gi", computeunits="8")
     assert spec["sharedCounters"] == [{"name": "gpu-0", "counters": of_whole}, {"name": "gpu-1", "counters": of_whole}]
-    found = cluster.find(SLICE, f"n-{DRIVER}-0")["spec"]["devices"]
+    found = cluster.get(SLICE, f"n-{DRIVER}-0")["spec"]["devices"]
     assert [device["name"] for device in found[:4]] == ["gpu-0", "gpu-0-half-0", "gpu-0-half-1", "gpu-0-tiny-0"]
     assert found[0]["consumesCounters"] == [{"counterSet": "gpu-0", "counters": of_whole}]
     assert found[1] == {
@@ -194,7 +194,7 @@ def test_a_taint_keeps_its_time_if_the_pool_changes(cluster):
     cluster.settle()
 
     def times():
-        (spec,) = [cluster.find(SLICE, name)["spec"] for name in cluster.names(SLICE)]
+        (spec,) = [cluster.get(SLICE, name)["spec"] for name in cluster.names(SLICE)]
         return spec["pool"]["generation"], {taint["timeAdded"] for one in spec["devices"] for taint in one["taints"]}
 
     generation, before = times()

@@ -31,9 +31,9 @@ def allocate(cluster, device="g-0", pool="n", **conditions):
     made["metadata"].pop("uid")
     cluster.create(made)
     status = allocation(device, pool=pool, **(conditions or CONDITIONS))
-    cluster.edit(CLAIM, "c", lambda obj: obj.update(status=status), subresource="status")
+    cluster.change(CLAIM, "c", lambda obj: obj.update(status=status), subresource="status")
     cluster.settle()
-    said = cluster.find(CLAIM, "c")["status"].get("devices", [])
+    said = cluster.get(CLAIM, "c")["status"].get("devices", [])
     return [(one["device"], [(c["type"], c["status"]) for c in one["conditions"]]) for one in said]
 
 
@@ -62,14 +62,14 @@ def test_devices_of_other_drivers_are_ignored(cluster):
 def test_conditions_are_written_once(cluster):
     publish(cluster)
     allocate(cluster)
-    before = cluster.find(CLAIM, "c")
-    cluster.edit(CLAIM, "c", lambda obj: obj["metadata"].update(labels={"a": "b"}))
+    before = cluster.get(CLAIM, "c")
+    cluster.change(CLAIM, "c", lambda obj: obj["metadata"].update(labels={"a": "b"}))
     cluster.settle()
-    assert cluster.find(CLAIM, "c")["status"] == before["status"]
+    assert cluster.get(CLAIM, "c")["status"] == before["status"]
 
 
 def test_a_taint_without_a_time_is_published_once(cluster):
     """The API server sets the time of the taint."""
     publish(cluster, taints=[{"key": "broken", "effect": "NoExecute"}])
     (name,) = cluster.names("resourceslices.resource.k8s.io")
-    assert cluster.find("resourceslices.resource.k8s.io", name)["spec"]["pool"]["generation"] == 1
+    assert cluster.get("resourceslices.resource.k8s.io", name)["spec"]["pool"]["generation"] == 1

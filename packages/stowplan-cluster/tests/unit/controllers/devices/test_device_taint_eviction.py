@@ -32,7 +32,7 @@ def run(cluster, name="web", device="g0", *, tolerations=(), node_name="node-1")
     cluster.create(made)
     user = {"resource": "pods", "name": name, "uid": cluster.pod(name)["metadata"]["uid"]}
     status = {**allocation(device, tolerations=list(tolerations)), "reservedFor": [user]}
-    cluster.edit(CLAIM, f"{name}-claim", lambda obj: obj.update(status=status), subresource="status")
+    cluster.change(CLAIM, f"{name}-claim", lambda obj: obj.update(status=status), subresource="status")
     cluster.settle()
 
 
@@ -42,7 +42,7 @@ def taint(cluster, device="g0", *taints):
             if one["name"] == device:
                 one["taints"] = list(taints)
 
-    cluster.edit(SLICE, "s", edit, namespace="")
+    cluster.change(SLICE, "s", edit, namespace="")
     cluster.settle()
 
 
@@ -121,7 +121,7 @@ def rule(cluster, name="rule", *, effect="NoExecute", **selector):
 
 
 def report(cluster, name="rule"):
-    (condition,) = cluster.find(RULE, name)["status"]["conditions"]
+    (condition,) = cluster.get(RULE, name)["status"]["conditions"]
     assert condition["type"] == "EvictionInProgress"
     return condition["status"], condition["reason"], condition["message"]
 
@@ -163,7 +163,7 @@ def test_a_rule_that_is_tolerated_for_some_seconds(cluster):
 def test_a_rule_deleted_in_time_evicts_no_pod(cluster):
     run(cluster, tolerations=tolerating(60))
     rule(cluster)
-    cluster.remove(RULE, "rule")
+    cluster.delete(RULE, "rule")
     cluster.advance(120)
     assert not is_marked(cluster)
     assert cluster.events("web") == [("Normal", "DeviceTaintManagerEviction", "Cancelling deletion")]
@@ -198,7 +198,7 @@ def test_the_status_of_a_rule_with_effect_none(cluster):
     )
     assert not is_marked(cluster, "a")
     evicting = {"key": "example.com/broken", "effect": "NoExecute"}
-    cluster.edit(RULE, "rule", lambda obj: obj["spec"].update(taint=evicting), namespace="")
+    cluster.change(RULE, "rule", lambda obj: obj["spec"].update(taint=evicting), namespace="")
     cluster.settle()
     assert report(cluster)[1] == "PodsPendingEviction", "not updated although the rule changed"
     assert is_marked(cluster, "a")
@@ -213,7 +213,7 @@ def test_the_status_of_a_rule_with_another_effect(cluster):
 def test_pods_of_a_group_are_evicted_with_its_device(cluster):
     run(cluster, tolerations=tolerating(60))
     of_group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": "u"}
-    cluster.edit(CLAIM, "web-claim", lambda obj: obj["status"].update(reservedFor=[of_group]), subresource="status")
+    cluster.change(CLAIM, "web-claim", lambda obj: obj["status"].update(reservedFor=[of_group]), subresource="status")
     entries = [{"name": "gpu", "resourceClaimName": "web-claim"}]
     group = {"podGroupName": "train"}
     cluster.create(pod("member", resourceClaims=entries, schedulingGroup=group, nodeName="node-1"))

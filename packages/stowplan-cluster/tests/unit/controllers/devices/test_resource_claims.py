@@ -37,26 +37,26 @@ def with_claim(name="web", **rest):
 
 def claim_of(cluster, name="web"):
     (status,) = cluster.pod(name)["status"]["resourceClaimStatuses"]
-    return cluster.find(CLAIM, status["resourceClaimName"])
+    return cluster.get(CLAIM, status["resourceClaimName"])
 
 
 def allocate(cluster, name, *users):
     """Allocate and reserve the claim, as the scheduler does."""
-    protected = cluster.edit(CLAIM, name, lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
+    protected = cluster.change(CLAIM, name, lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
     assert protected["metadata"]["finalizers"] == [FINALIZER]
     reserved = [{"resource": "pods", "name": one, "uid": cluster.pod(one)["metadata"]["uid"]} for one in users]
     status = {**allocation("g0"), "reservedFor": reserved}
-    cluster.edit(CLAIM, name, lambda obj: obj.update(status=status), subresource="status")
+    cluster.change(CLAIM, name, lambda obj: obj.update(status=status), subresource="status")
     cluster.settle()
 
 
 def end(cluster, name="web", phase="Succeeded"):
-    cluster.edit("Pod", name, lambda obj: obj["status"].update(phase=phase), subresource="status")
+    cluster.change("Pod", name, lambda obj: obj["status"].update(phase=phase), subresource="status")
     cluster.settle()
 
 
 def users(cluster, name="c"):
-    return [one["name"] for one in cluster.find(CLAIM, name)["status"].get("reservedFor", ())]
+    return [one["name"] for one in cluster.get(CLAIM, name)["status"].get("reservedFor", ())]
 
 
 def test_a_claim_is_created_from_the_template_and_recorded_in_the_pods_status(cluster):
@@ -104,7 +104,7 @@ def test_a_deleted_claim_is_recreated(cluster):
     cluster.create(of_template())
     cluster.settle()
     before = claim_of(cluster)["metadata"]["name"]
-    cluster.remove(CLAIM, before)
+    cluster.delete(CLAIM, before)
     cluster.settle()
     assert cluster.names(CLAIM) == [claim_of(cluster)["metadata"]["name"]] != [before]
 
@@ -125,7 +125,7 @@ def test_the_claim_is_deleted_with_its_pod(cluster):
     cluster.create(of_template(node="n"))
     cluster.settle()
     allocate(cluster, claim_of(cluster)["metadata"]["name"], "web")
-    cluster.remove("Pod", "web", grace_period_seconds=0)
+    cluster.delete("Pod", "web", grace_period_seconds=0)
     cluster.settle()
     assert cluster.names(CLAIM) == []
 
@@ -137,10 +137,10 @@ def test_devices_are_deallocated_after_the_last_consumer(cluster):
     allocate(cluster, "c", "a", "b")
     end(cluster, "a")
     assert users(cluster) == ["b"]
-    assert "allocation" in cluster.find(CLAIM, "c")["status"]
-    cluster.remove("Pod", "b", grace_period_seconds=0)
+    assert "allocation" in cluster.get(CLAIM, "c")["status"]
+    cluster.delete("Pod", "b", grace_period_seconds=0)
     cluster.settle()
-    left = cluster.find(CLAIM, "c")
+    left = cluster.get(CLAIM, "c")
     assert left["status"] == {}
     assert "finalizers" not in left["metadata"]
 
@@ -150,18 +150,18 @@ def test_a_recreated_pod_is_another_consumer(cluster):
     cluster.create(with_claim(node="n"))
     allocate(cluster, "c", "web")
     cluster.loop.close()
-    cluster.remove("Pod", "web", grace_period_seconds=0)
+    cluster.delete("Pod", "web", grace_period_seconds=0)
     cluster.create(with_claim())
     cluster.restart()
     cluster.settle()
-    assert "allocation" not in cluster.find(CLAIM, "c")["status"]
+    assert "allocation" not in cluster.get(CLAIM, "c")["status"]
 
 
 def test_a_claim_deleted_in_use_stays_until_it_is_unused(cluster):
     cluster.create(claim())
     cluster.create(with_claim(node="n"))
     allocate(cluster, "c", "web")
-    cluster.remove(CLAIM, "c")
+    cluster.delete(CLAIM, "c")
     cluster.settle()
     assert users(cluster) == ["web"]
     end(cluster)
@@ -171,8 +171,8 @@ def test_a_claim_deleted_in_use_stays_until_it_is_unused(cluster):
 def test_an_allocated_unused_claim_can_be_deleted(cluster):
     cluster.create(claim())
     allocate(cluster, "c")
-    assert "allocation" in cluster.find(CLAIM, "c")["status"]
-    cluster.remove(CLAIM, "c")
+    assert "allocation" in cluster.get(CLAIM, "c")["status"]
+    cluster.delete(CLAIM, "c")
     cluster.settle()
     assert cluster.names(CLAIM) == []
 
@@ -189,7 +189,7 @@ def test_reservations_of_other_consumers_are_kept(cluster):
     cluster.create(claim())
     allocate(cluster, "c")
     user = {"apiGroup": "example.com", "resource": "gangs", "name": "g", "uid": "u"}
-    cluster.edit(CLAIM, "c", lambda obj: obj["status"].update(reservedFor=[user]), subresource="status")
+    cluster.change(CLAIM, "c", lambda obj: obj["status"].update(reservedFor=[user]), subresource="status")
     cluster.settle()
     assert users(cluster) == ["g"]
 
@@ -208,7 +208,7 @@ def member(name="web", entry=ENTRY, **rest):
 
 
 def entries_of(cluster, kind, name):
-    statuses = cluster.find(kind, name).get("status", {}).get("resourceClaimStatuses", [])
+    statuses = cluster.get(kind, name).get("status", {}).get("resourceClaimStatuses", [])
     return {one["name"]: one["resourceClaimName"] for one in statuses}
 
 
@@ -221,12 +221,12 @@ def test_a_group_has_one_claim_that_its_pods_share(cluster, group_first):
     (made,) = cluster.names(CLAIM)
     assert made.startswith("train-gpu-")
     assert [entries_of(cluster, *one) for one in ((GROUP, "train"), ("Pod", "a"), ("Pod", "b"))] == [{"gpu": made}] * 3
-    (owner,) = cluster.find(CLAIM, made)["metadata"]["ownerReferences"]
+    (owner,) = cluster.get(CLAIM, made)["metadata"]["ownerReferences"]
     assert owner == {
         "apiVersion": "scheduling.k8s.io/v1alpha2",
         "kind": "PodGroup",
         "name": "train",
-        "uid": cluster.find(GROUP, "train")["metadata"]["uid"],
+        "uid": cluster.get(GROUP, "train")["metadata"]["uid"],
         "controller": True,
     }
     version = cluster.store.version
@@ -258,7 +258,7 @@ def test_a_deleted_claim_of_a_group_is_recreated(cluster):
     cluster.create(member("a"))
     cluster.settle()
     (first,) = cluster.names(CLAIM)
-    cluster.remove(CLAIM, first)
+    cluster.delete(CLAIM, first)
     cluster.settle()
     (second,) = cluster.names(CLAIM)
     assert second != first
@@ -280,16 +280,16 @@ def test_the_reservation_ends_with_the_group(cluster):
     cluster.create(claim())
     cluster.create(group("train", {"name": "gpu", "resourceClaimName": "c"}))
     cluster.settle()
-    cluster.edit(CLAIM, "c", lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
-    uid = cluster.find(GROUP, "train")["metadata"]["uid"]
+    cluster.change(CLAIM, "c", lambda obj: obj["metadata"].update(finalizers=[FINALIZER]))
+    uid = cluster.get(GROUP, "train")["metadata"]["uid"]
     user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "train", "uid": uid}
     status = {**allocation("g0"), "reservedFor": [user]}
-    cluster.edit(CLAIM, "c", lambda obj: obj.update(status=status), subresource="status")
+    cluster.change(CLAIM, "c", lambda obj: obj.update(status=status), subresource="status")
     cluster.settle()
     assert users(cluster) == ["train"]
-    cluster.remove(GROUP, "train")
+    cluster.delete(GROUP, "train")
     cluster.settle()
-    assert cluster.find(CLAIM, "c")["status"] == {}
+    assert cluster.get(CLAIM, "c")["status"] == {}
 
 
 def test_a_bound_pod_reserves_for_its_group(cluster):

@@ -41,7 +41,7 @@ class ClusterWithBudgets(Living):
         return reference_to(made)
 
     def counts(self, name="budget"):
-        status = self.find(BUDGETS, name)["status"]
+        status = self.get(BUDGETS, name)["status"]
         return tuple(status[field] for field in COUNTS)
 
     def evict(self, name):
@@ -71,13 +71,13 @@ def test_min_available_counts_existing_pods(cluster):
     cluster.create(budget(minAvailable=2))
     cluster.settle()
     assert cluster.counts() == (4, 3, 2, 1)
-    found = cluster.find(BUDGETS, "budget")
+    found = cluster.get(BUDGETS, "budget")
     assert condition(found, "DisruptionAllowed") == ("True", "SufficientPods")
     assert found["status"]["observedGeneration"] == found["metadata"]["generation"] == 1
-    cluster.remove("Pod", "a")
+    cluster.delete("Pod", "a")
     cluster.settle()
     assert cluster.counts() == (4, 2, 2, 0)
-    assert condition(cluster.find(BUDGETS, "budget"), "DisruptionAllowed") == ("False", "InsufficientPods")
+    assert condition(cluster.get(BUDGETS, "budget"), "DisruptionAllowed") == ("False", "InsufficientPods")
     cluster.set_pod("unready")
     cluster.settle()
     assert cluster.counts() == (4, 3, 2, 1)
@@ -150,7 +150,7 @@ def test_a_budget_without_a_known_scale_allows_nothing(cluster, kind, api_versio
     cluster.add("a", owner=owner)
     cluster.create(budget(maxUnavailable=1))
     cluster.settle()
-    found = cluster.find(BUDGETS, "budget")["status"]
+    found = cluster.get(BUDGETS, "budget")["status"]
     (told,) = found["conditions"]
     assert (told["status"], told["reason"], told["message"]) == ("False", "SyncFailed", message)
     assert found["disruptionsAllowed"] == 0
@@ -169,7 +169,7 @@ def test_an_accepted_eviction_counts_until_its_pod_is_deleted(cluster):
         cluster.evict("b")
     cluster.settle()
     assert cluster.counts() == (3, 2, 2, 0)
-    assert "disruptedPods" not in cluster.find(BUDGETS, "budget")["status"]
+    assert "disruptedPods" not in cluster.get(BUDGETS, "budget")["status"]
     cluster.add("d")
     cluster.evict("b")
     cluster.settle()
@@ -185,10 +185,10 @@ def test_an_accepted_eviction_without_deletion_expires(cluster):
     def disrupt(obj):
         obj["status"]["disruptedPods"] = {"a": "2023-11-14T22:13:20Z", "gone": "2023-11-14T22:13:20Z"}
 
-    cluster.edit(BUDGETS, "budget", disrupt, subresource="status")
+    cluster.change(BUDGETS, "budget", disrupt, subresource="status")
     cluster.advance(119)
     assert cluster.counts() == (2, 1, 1, 0)
-    assert list(cluster.find(BUDGETS, "budget")["status"]["disruptedPods"]) == ["a"]
+    assert list(cluster.get(BUDGETS, "budget")["status"]["disruptedPods"]) == ["a"]
     cluster.advance(1)
     assert cluster.counts() == (2, 2, 1, 1)
     message = "Pod was expected by PDB default/budget to be deleted but it wasn't"
@@ -202,10 +202,10 @@ def test_a_changed_budget_is_recounted(cluster):
     cluster.create(budget(minAvailable=1))
     cluster.settle()
     assert cluster.counts() == (1, 1, 1, 0)
-    cluster.edit(BUDGETS, "budget", lambda obj: obj["spec"].update(selector={"matchLabels": {"app": "db"}}))
+    cluster.change(BUDGETS, "budget", lambda obj: obj["spec"].update(selector={"matchLabels": {"app": "db"}}))
     cluster.settle()
     assert cluster.counts() == (2, 2, 1, 1)
-    assert cluster.find(BUDGETS, "budget")["status"]["observedGeneration"] == 2
+    assert cluster.get(BUDGETS, "budget")["status"]["observedGeneration"] == 2
 
 
 def test_pods_without_a_budget_are_not_decoded(monkeypatch, cluster):
@@ -249,7 +249,7 @@ def apply(cluster, owner, step):
     if kind == "scale":
         cluster.scale("ReplicaSet", "set", name)
     elif kind == "select":
-        cluster.edit(BUDGETS, "budget", lambda obj: obj["spec"].update(selector={"matchLabels": {"app": name}}))
+        cluster.change(BUDGETS, "budget", lambda obj: obj["spec"].update(selector={"matchLabels": {"app": name}}))
     elif kind == "restart":
         cluster.loop.close()
         cluster.restart()
@@ -260,24 +260,24 @@ def apply(cluster, owner, step):
     elif kind == "ready":
         cluster.set_pod(name, ready=rest[1])
     elif kind == "label":
-        cluster.edit("Pod", name, lambda obj: obj["metadata"].update(labels={"app": rest[1]}))
+        cluster.change("Pod", name, lambda obj: obj["metadata"].update(labels={"app": rest[1]}))
     elif kind == "evict":
         try:
             cluster.evict(name)
         except TooManyRequests:
             return
     elif kind in ("delete", "kill"):
-        cluster.remove("Pod", name, grace_period_seconds=0 if kind == "kill" else None)
+        cluster.delete("Pod", name, grace_period_seconds=0 if kind == "kill" else None)
 
 
 def recount(cluster):
     """The plain rule, from the objects alone."""
-    found = cluster.find(BUDGETS, "budget")
+    found = cluster.get(BUDGETS, "budget")
     app = found["spec"]["selector"]["matchLabels"]["app"]
     pods = [one for one in cluster.all("Pod") if one["metadata"]["labels"].get("app") == app]
     healthy = sum(condition(one, "Ready")[0] == "True" for one in pods if "deletionTimestamp" not in one["metadata"])
     spec = found["spec"]
-    scale = cluster.find("ReplicaSet", "set")["spec"]["replicas"] if pods else 0
+    scale = cluster.get("ReplicaSet", "set")["spec"]["replicas"] if pods else 0
     if spec.get("minAvailable") == 1:
         expected, desired = len(pods), 1
     elif "minAvailable" in spec:

@@ -31,7 +31,7 @@ def state(pod):
 
 def test_a_node_becomes_ready_with_a_kubelets_status(cluster):
     cluster.settle()
-    found = cluster.find("Node", "node-1")
+    found = cluster.get("Node", "node-1")
     assert condition(found, "Ready") == ("True", "KubeletReady")
     assert condition(found, "MemoryPressure") == ("False", "KubeletHasSufficientMemory")
     assert found["status"]["allocatable"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
@@ -46,7 +46,7 @@ def test_existing_fields_of_a_node_are_kept():
     manifest["status"]["allocatable"] = {"cpu": "3", "memory": "7Gi", "pods": "10"}
     cluster.create(manifest)
     cluster.settle()
-    found = cluster.find("Node", "node-1")
+    found = cluster.get("Node", "node-1")
     assert condition(found, "Ready")[0] == "False"
     assert found["status"]["addresses"] == [{"type": "InternalIP", "address": "192.0.2.7"}]
     assert found["status"]["allocatable"]["cpu"] == "3"
@@ -57,8 +57,8 @@ def test_leases_are_renewed_every_ten_seconds_at_staggered_times():
     for number in range(20):
         cluster.create(node(f"node-{number}"))
     cluster.settle()
-    lease = cluster.find(LEASES, "node-7", "kube-node-lease")
-    owner = cluster.find("Node", "node-7")["metadata"]
+    lease = cluster.get(LEASES, "node-7", "kube-node-lease")
+    owner = cluster.get("Node", "node-7")["metadata"]
     assert lease["metadata"]["ownerReferences"] == [
         {"apiVersion": "v1", "kind": "Node", "name": "node-7", "uid": owner["uid"]}
     ]
@@ -66,7 +66,7 @@ def test_leases_are_renewed_every_ten_seconds_at_staggered_times():
     cluster.advance(10)
     renewed = {}
     for number in range(20):
-        lease = cluster.find(LEASES, f"node-{number}", "kube-node-lease")
+        lease = cluster.get(LEASES, f"node-{number}", "kube-node-lease")
         renewed[number] = parse_timestamp(lease["spec"]["renewTime"])
         assert cluster.now - renewed[number] <= 10
     assert len(set(renewed.values())) > 10
@@ -78,16 +78,16 @@ def test_leases_are_renewed_every_ten_seconds_at_staggered_times():
 def test_a_stopped_kubelet_writes_nothing(cluster):
     cluster.create(node("quiet", annotations={"stowplan.io/kubelet": "stopped"}))
     assert cluster.run(node="quiet")["status"]["phase"] == "Pending"
-    assert cluster.find(LEASES, "quiet", "kube-node-lease") is None
-    assert condition(cluster.find("Node", "quiet"), "Ready") is None
-    cluster.edit("Node", "quiet", lambda obj: obj["metadata"].update(annotations={}))
+    assert cluster.get(LEASES, "quiet", "kube-node-lease") is None
+    assert condition(cluster.get("Node", "quiet"), "Ready") is None
+    cluster.change("Node", "quiet", lambda obj: obj["metadata"].update(annotations={}))
     cluster.settle()
     assert cluster.phase("web") == "Running"
-    cluster.edit("Node", "quiet", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": "stopped"}))
-    cluster.remove("Pod", "web")
+    cluster.change("Node", "quiet", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": "stopped"}))
+    cluster.delete("Pod", "web")
     cluster.advance(100)
     assert cluster.phase("web") == "Running"
-    renewed = cluster.find(LEASES, "quiet", "kube-node-lease")["spec"]["renewTime"]
+    renewed = cluster.get(LEASES, "quiet", "kube-node-lease")["spec"]["renewTime"]
     assert cluster.now - parse_timestamp(renewed) >= 90
 
 
@@ -98,7 +98,7 @@ def test_a_bound_pod_runs(cluster):
     web = cluster.run()
     status = web["status"]
     assert (status["phase"], status["qosClass"], status["observedGeneration"]) == ("Running", "BestEffort", 1)
-    assert status["hostIP"] == cluster.find("Node", "node-1")["status"]["addresses"][0]["address"]
+    assert status["hostIP"] == cluster.get("Node", "node-1")["status"]["addresses"][0]["address"]
     assert status["podIPs"] == [{"ip": status["podIP"]}]
     for type_ in ("PodReadyToStartContainers", "Initialized", "ContainersReady", "Ready"):
         assert condition(web, type_) == ("True", "")
@@ -121,7 +121,7 @@ def test_its_writes_are_valid(cluster):
     sidecar = {"name": "proxy", "image": "proxy", "restartPolicy": "Always"}
     cluster.run(initContainers=[{"name": "init", "image": "busybox"}, sidecar], annotations=annotated(run_for="3s"))
     for _ in range(4):
-        web = cluster.edit("Pod", "web", lambda obj: obj["status"].update(message="checked"), subresource="status")
+        web = cluster.change("Pod", "web", lambda obj: obj["status"].update(message="checked"), subresource="status")
         assert web["status"]["message"] == "checked"
         cluster.advance(4)
 
@@ -162,7 +162,7 @@ def test_readiness_gates_keep_a_pod_unready(cluster):
     def open_gate(obj):
         obj["status"]["conditions"].append({"type": "example.com/lb", "status": "True"})
 
-    cluster.edit("Pod", "web", open_gate, subresource="status")
+    cluster.change("Pod", "web", open_gate, subresource="status")
     cluster.settle()
     assert condition(cluster.pod("web"), "Ready") == ("True", "")
 
@@ -175,7 +175,7 @@ def test_addresses_are_unique_and_from_the_nodes_range():
     assert len(set(addresses)) == 8
     assert addresses[:6] == [f"10.200.1.{number}" for number in range(1, 7)]
     assert cluster.run("host", hostNetwork=True)["status"]["podIP"] == cluster.pod("web-0")["status"]["hostIP"]
-    cluster.remove("Pod", "web-2", grace_period_seconds=0)
+    cluster.delete("Pod", "web-2", grace_period_seconds=0)
     assert cluster.run("next")["status"]["podIP"] == addresses[2]
     hosts = {one["status"]["addresses"][0]["address"] for one in cluster.all("Node")}
     assert len(hosts) == 2
@@ -244,7 +244,7 @@ def test_too_many_pods_are_refused():
 def test_finished_pods_free_their_resources(cluster, end):
     cluster.run("first", requests={"cpu": "4"}, annotations=annotated(run_for="5s"), **NEVER)
     if end == "delete":
-        cluster.remove("Pod", "first")
+        cluster.delete("Pod", "first")
     else:
         cluster.advance(6)
         assert cluster.phase("first") == "Succeeded"
@@ -326,7 +326,7 @@ def test_active_deadline_seconds(cluster):
 
 def test_a_deleted_pod_is_removed_at_once(cluster):
     cluster.run()
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.settle()
     assert cluster.pod("web") is None
 
@@ -334,7 +334,7 @@ def test_a_deleted_pod_is_removed_at_once(cluster):
 @pytest.mark.parametrize(("stop_after", "gone_after"), [("10s", 10), ("5m", 30)], ids=["in time", "killed"])
 def test_a_pod_stops_within_its_grace_period(cluster, stop_after, gone_after):
     cluster.run(annotations=annotated(stop_after=stop_after))
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.advance(gone_after - 1)
     assert cluster.phase("web") == "Running"
     cluster.advance(1)
@@ -346,20 +346,20 @@ def test_a_pod_stops_within_its_grace_period(cluster, stop_after, gone_after):
 )
 def test_a_deleted_pod_with_a_finalizer_is_finished(cluster, policy, phase, code):
     cluster.run(finalizers=["example.com/keep"], restartPolicy=policy)
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.settle()
     web = cluster.pod("web")
     assert web["metadata"]["deletionGracePeriodSeconds"] == 0
     assert web["status"]["phase"] == phase
     assert state(web)["terminated"]["exitCode"] == code
-    cluster.edit("Pod", "web", lambda obj: obj["metadata"].update(finalizers=[]))
+    cluster.change("Pod", "web", lambda obj: obj["metadata"].update(finalizers=[]))
     assert cluster.pod("web") is None
 
 
 def test_a_finished_pod_can_be_deleted(cluster):
     cluster.run(annotations=annotated(run_for="1s"), **NEVER)
     cluster.advance(2)
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.settle()
     assert cluster.pod("web") is None
 
@@ -380,11 +380,11 @@ def test_an_unready_node_starts_no_pods_and_does_not_update_readiness(cluster):
     def unready(obj):
         next(one for one in obj["status"]["conditions"] if one["type"] == "Ready")["status"] = "False"
 
-    cluster.edit("Node", "node-1", set_ready("False"), subresource="status")
-    cluster.edit("Pod", "web", unready, subresource="status")
+    cluster.change("Node", "node-1", set_ready("False"), subresource="status")
+    cluster.change("Pod", "web", unready, subresource="status")
     assert cluster.run("late")["status"]["phase"] == "Pending"
     assert condition(cluster.pod("web"), "Ready")[0] == "False"
-    cluster.edit("Node", "node-1", set_ready("True"), subresource="status")
+    cluster.change("Node", "node-1", set_ready("True"), subresource="status")
     cluster.settle()
     assert cluster.phase("late") == "Running"
     assert condition(cluster.pod("web"), "Ready")[0] == "True"
@@ -412,10 +412,10 @@ def test_a_restarted_kubelet_on_an_unready_node_finishes_deletions():
     cluster = Living(Kubelet)
     cluster.create(node(ready="False", annotations={"stowplan.io/kubelet": "stopped"}))
     cluster.run()
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.advance(100)
     assert cluster.pod("web") is not None
-    cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={}))
+    cluster.change("Node", "node-1", lambda obj: obj["metadata"].update(annotations={}))
     cluster.settle()
     assert cluster.pod("web") is None
 
@@ -466,7 +466,7 @@ def test_networks(text, expected):
 
 
 def switch(cluster, how):
-    cluster.edit("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": how}))
+    cluster.change("Node", "node-1", lambda obj: obj["metadata"].update(annotations={"stowplan.io/kubelet": how}))
     cluster.settle()
 
 
@@ -499,7 +499,7 @@ def test_containers_are_lost_with_their_machine(cluster, spec, phase, running):
 def test_a_pod_that_was_deleted_while_its_machine_was_off_is_gone_when_it_is_back(cluster):
     cluster.run(annotations=annotated(stop_after="20s"))
     switch(cluster, "off")
-    cluster.remove("Pod", "web")
+    cluster.delete("Pod", "web")
     cluster.advance(600)
     assert cluster.phase("web") == "Running"
     switch(cluster, "")
@@ -508,7 +508,7 @@ def test_a_pod_that_was_deleted_while_its_machine_was_off_is_gone_when_it_is_bac
 
 def test_pods_of_a_node_that_is_created_again_start_again(cluster):
     cluster.run()
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.advance(5)
     cluster.create(node())
     cluster.settle()
@@ -524,7 +524,7 @@ def test_settings_apply_to_pods_without_annotations():
     cluster.advance(5)
     assert cluster.phase("web") == "Running"
     for name in ("web", "quick"):
-        cluster.remove("Pod", name)
+        cluster.delete("Pod", name)
     cluster.advance(6)
     assert cluster.names("Pod") == ["web"]
     cluster.advance(1)

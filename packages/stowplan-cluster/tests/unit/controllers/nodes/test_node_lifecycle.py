@@ -15,12 +15,12 @@ def cluster():
 
 
 def stop(cluster, name="node-1"):
-    cluster.edit("Node", name, lambda obj: obj["metadata"].update(annotations=STOPPED))
+    cluster.change("Node", name, lambda obj: obj["metadata"].update(annotations=STOPPED))
     cluster.settle()
 
 
 def resume(cluster, name="node-1"):
-    cluster.edit("Node", name, lambda obj: obj["metadata"].update(annotations={}))
+    cluster.change("Node", name, lambda obj: obj["metadata"].update(annotations={}))
     cluster.settle()
 
 
@@ -36,7 +36,7 @@ def test_a_new_node_loses_its_initial_taint(cluster):
     created = cluster.create(node())
     assert taints(created) == {(NOT_READY, "NoSchedule")}
     cluster.settle()
-    assert taints(cluster.find("Node", "node-1")) == set()
+    assert taints(cluster.get("Node", "node-1")) == set()
 
 
 @pytest.mark.parametrize(
@@ -55,25 +55,25 @@ def test_taints_follow_conditions(cluster, type_, status, expected):
     cluster.create(node(taints=[{"key": "example.com/mine", "effect": "NoExecute"}]))
     cluster.settle()
     mine = {("example.com/mine", "NoExecute")}
-    cluster.edit("Node", "node-1", set_condition(type_, status), subresource="status")
+    cluster.change("Node", "node-1", set_condition(type_, status), subresource="status")
     cluster.settle()
-    found = cluster.find("Node", "node-1")
+    found = cluster.get("Node", "node-1")
     assert taints(found) == mine | expected
     assert all("timeAdded" in taint for taint in found["spec"]["taints"] if taint["key"] != "example.com/mine")
     well = "True" if type_ == "Ready" else "False"
-    cluster.edit("Node", "node-1", set_condition(type_, well), subresource="status")
+    cluster.change("Node", "node-1", set_condition(type_, well), subresource="status")
     cluster.settle()
-    assert taints(cluster.find("Node", "node-1")) == mine
+    assert taints(cluster.get("Node", "node-1")) == mine
 
 
 def test_a_cordoned_node_is_tainted_until_it_is_uncordoned(cluster):
     cluster.create(node())
-    cluster.edit("Node", "node-1", lambda obj: obj["spec"].update(unschedulable=True))
+    cluster.change("Node", "node-1", lambda obj: obj["spec"].update(unschedulable=True))
     cluster.settle()
-    assert taints(cluster.find("Node", "node-1")) == {("node.kubernetes.io/unschedulable", "NoSchedule")}
-    cluster.edit("Node", "node-1", lambda obj: obj["spec"].pop("unschedulable"))
+    assert taints(cluster.get("Node", "node-1")) == {("node.kubernetes.io/unschedulable", "NoSchedule")}
+    cluster.change("Node", "node-1", lambda obj: obj["spec"].pop("unschedulable"))
     cluster.settle()
-    assert taints(cluster.find("Node", "node-1")) == set()
+    assert taints(cluster.get("Node", "node-1")) == set()
 
 
 def test_a_node_without_heartbeat_is_unknown_after_fifty_seconds_and_recovers(cluster):
@@ -83,9 +83,9 @@ def test_a_node_without_heartbeat_is_unknown_after_fifty_seconds_and_recovers(cl
     stop(cluster)
     # The last renewal may be ten seconds old.
     cluster.advance(39)
-    assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "True"
+    assert condition(cluster.get("Node", "node-1"), "Ready")[0] == "True"
     cluster.advance(11)
-    found = cluster.find("Node", "node-1")
+    found = cluster.get("Node", "node-1")
     for type_ in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure"):
         assert condition(found, type_) == ("Unknown", "NodeStatusUnknown")
     assert taints(found) == {(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")}
@@ -93,7 +93,7 @@ def test_a_node_without_heartbeat_is_unknown_after_fifty_seconds_and_recovers(cl
     assert ("Normal", "NodeNotReady", "Node node-1 status is now: NodeNotReady") in cluster.events("node-1")
     assert ("Warning", "NodeNotReady", "Node is not ready") in cluster.events("web")
     resume(cluster)
-    found = cluster.find("Node", "node-1")
+    found = cluster.get("Node", "node-1")
     assert condition(found, "Ready") == ("True", "KubeletReady")
     assert taints(found) == set()
     assert condition(cluster.pod("web"), "Ready")[0] == "True"
@@ -103,24 +103,24 @@ def test_a_node_is_unknown_exactly_fifty_seconds_after_its_last_heartbeat():
     cluster = Living(NodeLifecycleController)
     cluster.create(node(ready="True"))
     cluster.advance(49)
-    assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "True"
+    assert condition(cluster.get("Node", "node-1"), "Ready")[0] == "True"
 
     def beat(obj):
         obj["status"]["conditions"][0]["lastHeartbeatTime"] = "2023-11-14T22:14:09Z"
 
-    cluster.edit("Node", "node-1", beat, subresource="status")
+    cluster.change("Node", "node-1", beat, subresource="status")
     cluster.advance(49)
-    assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "True"
+    assert condition(cluster.get("Node", "node-1"), "Ready")[0] == "True"
     cluster.advance(1)
-    assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "Unknown"
+    assert condition(cluster.get("Node", "node-1"), "Ready")[0] == "Unknown"
 
 
 def test_a_new_node_without_heartbeat_is_unknown_after_a_minute(cluster):
     cluster.create(node(annotations=STOPPED))
     cluster.advance(59)
-    assert condition(cluster.find("Node", "node-1"), "Ready") is None
+    assert condition(cluster.get("Node", "node-1"), "Ready") is None
     cluster.advance(1)
-    assert condition(cluster.find("Node", "node-1"), "Ready") == ("Unknown", "NodeStatusNeverUpdated")
+    assert condition(cluster.get("Node", "node-1"), "Ready") == ("Unknown", "NodeStatusNeverUpdated")
 
 
 def test_a_heartbeat_is_only_a_lease_renewal(cluster):
@@ -136,10 +136,10 @@ def test_a_heartbeat_is_only_a_lease_renewal(cluster):
 def test_pods_of_an_unready_node_are_unready(cluster):
     cluster.create(node())
     cluster.run()
-    cluster.edit("Node", "node-1", set_condition("Ready", "False"), subresource="status")
+    cluster.change("Node", "node-1", set_condition("Ready", "False"), subresource="status")
     cluster.settle()
     assert condition(cluster.pod("web"), "Ready")[0] == "False"
-    cluster.edit("Node", "node-1", set_condition("Ready", "True"), subresource="status")
+    cluster.change("Node", "node-1", set_condition("Ready", "True"), subresource="status")
     cluster.settle()
     assert condition(cluster.pod("web"), "Ready")[0] == "True"
 
@@ -148,7 +148,7 @@ def test_a_recreated_node_starts_from_scratch():
     cluster = Living(NodeLifecycleController)
     cluster.create(node(ready="True"))
     cluster.advance(40)
-    cluster.remove("Node", "node-1")
+    cluster.delete("Node", "node-1")
     cluster.create(node(ready="True"))
     cluster.advance(40)
-    assert condition(cluster.find("Node", "node-1"), "Ready")[0] == "True"
+    assert condition(cluster.get("Node", "node-1"), "Ready")[0] == "True"

@@ -23,7 +23,7 @@ def cluster():
 
 
 def taint(cluster, *taints):
-    cluster.edit("Node", "node-1", set_taints(*taints))
+    cluster.change("Node", "node-1", set_taints(*taints))
     cluster.settle()
 
 
@@ -63,7 +63,7 @@ def test_changes_of_node_and_pod_do_not_restart_the_timer(cluster):
     taint(cluster, TAINT)
     cluster.advance(30)
     taint(cluster, TAINT, {"key": "soft", "effect": "NoSchedule"})
-    cluster.edit("Pod", "web", lambda obj: obj["metadata"].update(labels={"a": "b"}))
+    cluster.change("Pod", "web", lambda obj: obj["metadata"].update(labels={"a": "b"}))
     cluster.advance(30)
     assert is_marked(cluster)
 
@@ -80,7 +80,7 @@ def test_a_recreated_pod_has_its_own_timer(cluster):
     cluster.run(tolerations=tolerating(60))
     taint(cluster, TAINT)
     cluster.advance(50)
-    cluster.remove("Pod", "web", grace_period_seconds=0)
+    cluster.delete("Pod", "web", grace_period_seconds=0)
     cluster.run(tolerations=tolerating(60))
     cluster.advance(50)
     assert not is_marked(cluster)

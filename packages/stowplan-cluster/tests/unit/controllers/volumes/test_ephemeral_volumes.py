@@ -26,7 +26,7 @@ def test_a_claim_is_created_from_the_template_and_bound(cluster):
     cluster.create(storage_class())
     cluster.create(with_scratch(labels={"a": "b"}, annotations={"c": "d"}))
     cluster.settle()
-    made = cluster.find(PVC, "web-scratch")
+    made = cluster.get(PVC, "web-scratch")
     (owner,) = made["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("Pod", "web", True)
     assert owner["uid"] == cluster.pod("web")["metadata"]["uid"]
@@ -39,7 +39,7 @@ def test_a_claim_is_created_from_the_template_and_bound(cluster):
 def test_the_claim_is_deleted_with_its_pod(cluster):
     cluster.create(with_scratch())
     cluster.settle()
-    cluster.remove("Pod", "web", grace_period_seconds=0)
+    cluster.delete("Pod", "web", grace_period_seconds=0)
     cluster.settle()
     assert cluster.names(PVC) == []
 
@@ -47,10 +47,10 @@ def test_the_claim_is_deleted_with_its_pod(cluster):
 def test_a_deleted_claim_is_recreated(cluster):
     cluster.create(with_scratch())
     cluster.settle()
-    before = cluster.find(PVC, "web-scratch")["metadata"]["uid"]
-    cluster.remove(PVC, "web-scratch")
+    before = cluster.get(PVC, "web-scratch")["metadata"]["uid"]
+    cluster.delete(PVC, "web-scratch")
     cluster.settle()
-    assert cluster.find(PVC, "web-scratch")["metadata"]["uid"] != before
+    assert cluster.get(PVC, "web-scratch")["metadata"]["uid"] != before
 
 
 def test_a_claim_of_another_owner_is_not_adopted(cluster):
@@ -59,10 +59,10 @@ def test_a_claim_of_another_owner_is_not_adopted(cluster):
     cluster.settle()
     problem = "PVC default/web-scratch was not created for pod default/web (pod is not owner)"
     assert ("Warning", "FailedBinding", f"ephemeral volume scratch: {problem}") in cluster.events("web")
-    assert "ownerReferences" not in cluster.find(PVC, "web-scratch")["metadata"]
-    cluster.remove(PVC, "web-scratch")
+    assert "ownerReferences" not in cluster.get(PVC, "web-scratch")["metadata"]
+    cluster.delete(PVC, "web-scratch")
     cluster.settle()
-    assert cluster.find(PVC, "web-scratch")["metadata"]["ownerReferences"][0]["name"] == "web"
+    assert cluster.get(PVC, "web-scratch")["metadata"]["ownerReferences"][0]["name"] == "web"
 
 
 def test_no_claims_for_other_volumes_and_terminating_pods(cluster):
@@ -70,7 +70,7 @@ def test_no_claims_for_other_volumes_and_terminating_pods(cluster):
     leaving = with_scratch("leaving")
     leaving["metadata"]["finalizers"] = ["example.com/stay"]
     cluster.create(leaving)
-    cluster.remove("Pod", "leaving", grace_period_seconds=0)
+    cluster.delete("Pod", "leaving", grace_period_seconds=0)
     cluster.settle()
     assert cluster.names(PVC) == []
 
@@ -81,6 +81,6 @@ def test_claims_deleted_during_a_restart_are_recreated(cluster):
     cluster.loop.close()
     cluster.restart()
     cluster.settle()
-    cluster.remove(PVC, "web-scratch")
+    cluster.delete(PVC, "web-scratch")
     cluster.settle()
     assert cluster.names(PVC) == ["web-scratch"]

@@ -19,11 +19,11 @@ def cluster():
 
 def provisioned(cluster, name="data"):
     """The volume provisioned for a claim, or None."""
-    wanted = cluster.find(PVC, name)
+    wanted = cluster.get(PVC, name)
     if wanted["status"]["phase"] != "Bound":
         assert cluster.names(PV) == []
         return None
-    return cluster.find(PV, wanted["spec"]["volumeName"])
+    return cluster.get(PV, wanted["spec"]["volumeName"])
 
 
 def terms(made):
@@ -35,7 +35,7 @@ def terms(made):
 
 
 def select(cluster, name="node-1"):
-    cluster.edit(PVC, "data", lambda obj: obj["metadata"].setdefault("annotations", {}).update({SELECTED: name}))
+    cluster.change(PVC, "data", lambda obj: obj["metadata"].setdefault("annotations", {}).update({SELECTED: name}))
     cluster.settle()
 
 
@@ -44,7 +44,7 @@ def test_a_volume_is_provisioned_for_the_claim(cluster):
     cluster.create(claim(size="7Gi", modes=["ReadWriteMany"], class_="fast", volumeMode="Block"))
     cluster.settle()
     made = provisioned(cluster)
-    wanted = cluster.find(PVC, "data")
+    wanted = cluster.get(PVC, "data")
     spec = made["spec"]
     assert made["metadata"]["name"] == f"pvc-{wanted['metadata']['uid']}"
     assert made["metadata"]["annotations"]["pv.kubernetes.io/provisioned-by"] == "csi.example.com"
@@ -144,7 +144,7 @@ def test_an_unsuitable_selected_node_is_rejected(cluster, name, message):
     cluster.create(storage_class(mode="WaitForFirstConsumer", allowedTopologies=topologies))
     cluster.create(claim(class_="fast", annotations={SELECTED: name}))
     cluster.settle()
-    assert SELECTED not in cluster.find(PVC, "data")["metadata"]["annotations"]
+    assert SELECTED not in cluster.get(PVC, "data")["metadata"]["annotations"]
     assert provisioned(cluster) is None
     text = f'failed to provision volume with StorageClass "fast": {message}'
     assert ("Warning", "ProvisioningFailed", text) in cluster.events("data")
@@ -158,19 +158,19 @@ def test_reclaim_policies(cluster, policy, left):
     cluster.create(claim(class_="fast"))
     cluster.settle()
     name = provisioned(cluster)["metadata"]["name"]
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     assert cluster.names(PVC) == []
     assert cluster.names(PV) == ([name] if left else [])
     if left:
-        assert cluster.find(PV, name)["status"]["phase"] == "Released"
+        assert cluster.get(PV, name)["status"]["phase"] == "Released"
 
 
 def test_volumes_not_provisioned_here_are_deleted_too(cluster):
     cluster.create(volume(policy="Delete"))
     cluster.create(claim())
     cluster.settle()
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     assert cluster.names(PV) == []
 
@@ -180,4 +180,4 @@ def test_without_the_provisioner_a_claim_waits():
     cluster.create(storage_class())
     cluster.create(claim(class_="fast"))
     cluster.advance(1_000)
-    assert cluster.find(PVC, "data")["status"]["phase"] == "Pending"
+    assert cluster.get(PVC, "data")["status"]["phase"] == "Pending"

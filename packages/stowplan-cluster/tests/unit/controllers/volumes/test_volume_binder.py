@@ -25,16 +25,16 @@ def add(cluster, *manifests):
 
 
 def phase(cluster, storage, name):
-    found = cluster.find(storage, name)
+    found = cluster.get(storage, name)
     return found["status"]["phase"] if found is not None else None
 
 
 def volume_of(cluster, name="data"):
     """The volume bound to a claim; checks that both sides refer to each other."""
-    found = cluster.find(PVC, name)
+    found = cluster.get(PVC, name)
     if found["status"]["phase"] != "Bound":
         return None
-    bound = cluster.find(PV, found["spec"]["volumeName"])
+    bound = cluster.get(PV, found["spec"]["volumeName"])
     reference = bound["spec"]["claimRef"]
     assert (reference["name"], reference["uid"]) == (name, found["metadata"]["uid"])
     assert bound["status"]["phase"] == "Bound"
@@ -48,7 +48,7 @@ def test_a_claim_gets_a_volume_that_fits(cluster, order):
     for manifest in manifests if order == "volume first" else reversed(manifests):
         add(cluster, manifest)
     assert volume_of(cluster) == "pv"
-    bound, wanted = cluster.find(PV, "pv"), cluster.find(PVC, "data")
+    bound, wanted = cluster.get(PV, "pv"), cluster.get(PVC, "data")
     assert BOUND_BY_CONTROLLER in bound["metadata"]["annotations"]
     assert BOUND_BY_CONTROLLER in wanted["metadata"]["annotations"]
     assert wanted["status"]["capacity"] == {"storage": "10Gi"}
@@ -98,8 +98,8 @@ def test_which_volume_a_claim_gets(cluster, offered, wanted, expected):
 def test_reservations_are_not_made_by_the_controller(cluster):
     add(cluster, volume("mine", **reserved_for("data")), claim(volumeName="mine"))
     assert volume_of(cluster) == "mine"
-    assert BOUND_BY_CONTROLLER not in (cluster.find(PV, "mine")["metadata"].get("annotations") or {})
-    assert BOUND_BY_CONTROLLER not in cluster.find(PVC, "data")["metadata"]["annotations"]
+    assert BOUND_BY_CONTROLLER not in (cluster.get(PV, "mine")["metadata"].get("annotations") or {})
+    assert BOUND_BY_CONTROLLER not in cluster.get(PVC, "data")["metadata"]["annotations"]
 
 
 def test_a_named_volume_created_later(cluster):
@@ -147,12 +147,12 @@ def test_several_new_volumes_bind_all_waiting_claims(cluster):
 @pytest.mark.parametrize("by_controller", [True, False], ids=["by the controller", "by a user"])
 def test_a_second_volume_for_a_bound_claim_is_released(cluster, by_controller):
     add(cluster, volume(), claim())
-    reference = {**reserved_for("data")["claimRef"], "uid": cluster.find(PVC, "data")["metadata"]["uid"]}
+    reference = {**reserved_for("data")["claimRef"], "uid": cluster.get(PVC, "data")["metadata"]["uid"]}
     spare = volume("spare", claimRef=reference)
     spare["metadata"]["annotations"] = {BOUND_BY_CONTROLLER: "yes"} if by_controller else {}
     add(cluster, spare)
     assert volume_of(cluster) == "pv"
-    found = cluster.find(PV, "spare")
+    found = cluster.get(PV, "spare")
     assert found["status"]["phase"] == "Available"
     del reference["uid"]
     assert found["spec"].get("claimRef") == (None if by_controller else reference)
@@ -163,7 +163,7 @@ def test_a_second_volume_for_a_bound_claim_is_released(cluster, by_controller):
 
 def test_the_provisioner_of_a_class_is_requested(cluster):
     add(cluster, storage_class(), claim(class_="fast"))
-    annotations = cluster.find(PVC, "data")["metadata"]["annotations"]
+    annotations = cluster.get(PVC, "data")["metadata"]["annotations"]
     assert annotations["volume.kubernetes.io/storage-provisioner"] == "csi.example.com"
     (event,) = cluster.events("data")
     assert event[:2] == ("Normal", "ExternalProvisioning")
@@ -175,7 +175,7 @@ def test_a_class_created_later_and_one_without_provisioner(cluster):
     message = 'storageclass.storage.k8s.io "fast" not found'
     assert cluster.events("data") == [("Warning", "ProvisioningFailed", message)]
     add(cluster, storage_class(provisioner="kubernetes.io/no-provisioner"))
-    assert not cluster.find(PVC, "data")["metadata"].get("annotations")
+    assert not cluster.get(PVC, "data")["metadata"].get("annotations")
     message = "no volume plugin matched name: kubernetes.io/no-provisioner"
     assert ("Warning", "ProvisioningFailed", message) in cluster.events("data")
     add(cluster, volume(class_="fast"))
@@ -188,14 +188,14 @@ def test_a_class_that_waits_for_the_first_consumer(cluster):
     message = "waiting for first consumer to be created before binding"
     assert cluster.events("data") == [("Normal", "WaitForFirstConsumer", message)]
     # Reserve the volume, as the scheduler does.
-    cluster.edit(PV, "pv", lambda obj: obj["spec"].update(reserved_for("data")))
+    cluster.change(PV, "pv", lambda obj: obj["spec"].update(reserved_for("data")))
     cluster.settle()
     assert volume_of(cluster) == "pv"
 
 
 def test_a_new_default_class_is_set_on_existing_claims(cluster):
     add(cluster, claim(class_=None), storage_class("old", default=True))
-    assert cluster.find(PVC, "data")["spec"]["storageClassName"] == "old"
+    assert cluster.get(PVC, "data")["spec"]["storageClassName"] == "old"
     assert "ExternalProvisioning" in {reason for _, reason, _ in cluster.events("data")}
 
 
@@ -204,9 +204,9 @@ def test_a_new_default_class_is_set_on_existing_claims(cluster):
 
 def test_a_volume_is_released_when_its_claim_is_deleted(cluster):
     add(cluster, volume(), claim())
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
-    assert cluster.find(PVC, "data") is None
+    assert cluster.get(PVC, "data") is None
     assert phase(cluster, PV, "pv") == "Released"
     add(cluster, claim())
     assert volume_of(cluster) is None
@@ -214,24 +214,24 @@ def test_a_volume_is_released_when_its_claim_is_deleted(cluster):
     def clear(obj):
         del obj["spec"]["claimRef"]
 
-    cluster.edit(PV, "pv", clear)
+    cluster.change(PV, "pv", clear)
     cluster.settle()
     assert volume_of(cluster) == "pv"
 
 
 def test_an_expanded_claim_keeps_its_volume_with_an_event(cluster):
     add(cluster, storage_class(allowVolumeExpansion=True), volume(class_="fast"), claim(class_="fast"))
-    cluster.edit(PVC, "data", lambda one: one["spec"]["resources"]["requests"].update(storage="20Gi"))
+    cluster.change(PVC, "data", lambda one: one["spec"]["resources"]["requests"].update(storage="20Gi"))
     cluster.settle()
-    assert cluster.find(PVC, "data")["status"]["capacity"] == {"storage": "10Gi"}
-    assert cluster.find(PV, "pv")["spec"]["capacity"] == {"storage": "10Gi"}
+    assert cluster.get(PVC, "data")["status"]["capacity"] == {"storage": "10Gi"}
+    assert cluster.get(PV, "pv")["spec"]["capacity"] == {"storage": "10Gi"}
     message = "The claim asks for 20Gi and its volume has 10Gi: nothing here resizes volumes"
     assert ("Warning", "ExternalExpanding", message) in cluster.events("data")
 
 
 def test_a_volume_to_be_recycled_fails(cluster):
     add(cluster, volume(policy="Recycle"), claim())
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     assert phase(cluster, PV, "pv") == "Failed"
     assert "VolumeFailedRecycle" in {reason for _, reason, _ in cluster.events("pv")}
@@ -239,19 +239,19 @@ def test_a_volume_to_be_recycled_fails(cluster):
 
 def test_a_claim_is_lost_when_its_volume_is_deleted(cluster):
     add(cluster, volume(), claim())
-    cluster.remove(PV, "pv")
+    cluster.delete(PV, "pv")
     cluster.settle()
-    assert cluster.find(PV, "pv") is None
+    assert cluster.get(PV, "pv") is None
     assert phase(cluster, PVC, "data") == "Lost"
     assert ("Warning", "ClaimLost") in {event[:2] for event in cluster.events("data")}
 
 
 def test_a_terminating_volume_is_deleted_with_its_claim(cluster):
     add(cluster, protected(volume()), protected(claim()))
-    cluster.remove(PV, "pv")
+    cluster.delete(PV, "pv")
     cluster.settle()
     assert volume_of(cluster) == "pv"
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     assert cluster.names(PV) == []
     assert cluster.names(PVC) == []
@@ -281,16 +281,16 @@ def apply(cluster, step):
     elif kind == "restart":
         cluster.loop.close()
         cluster.restart()
-    elif kind == "volume" and cluster.find(PV, name) is None:
+    elif kind == "volume" and cluster.get(PV, name) is None:
         cluster.create(protected(volume(name, rest[1], **(reserved_for(rest[2]) if rest[2] else {}))))
-    elif kind == "claim" and cluster.find(PVC, name) is None:
+    elif kind == "claim" and cluster.get(PVC, name) is None:
         cluster.create(protected(claim(name, rest[1], **({"volumeName": rest[2]} if rest[2] else {}))))
-    elif kind == "drop volume" and cluster.find(PV, name):
-        cluster.remove(PV, name)
-    elif kind == "drop claim" and cluster.find(PVC, name):
-        cluster.remove(PVC, name)
-    elif kind == "tear" and cluster.find(PV, name):
-        cluster.edit(PV, name, lambda obj: obj["spec"].pop("claimRef", None))
+    elif kind == "drop volume" and cluster.get(PV, name):
+        cluster.delete(PV, name)
+    elif kind == "drop claim" and cluster.get(PVC, name):
+        cluster.delete(PVC, name)
+    elif kind == "tear" and cluster.get(PV, name):
+        cluster.change(PV, name, lambda obj: obj["spec"].pop("claimRef", None))
 
 
 @examples(80)
@@ -300,8 +300,8 @@ def test_both_sides_agree_and_no_volume_is_shared(plan):
     for step in plan:
         apply(cluster, step)
     cluster.settle()
-    volumes = {one["metadata"]["name"]: one for one in (cluster.find(PV, name) for name in "abc") if one}
-    claims = {one["metadata"]["name"]: one for one in (cluster.find(PVC, name) for name in "abc") if one}
+    volumes = {one["metadata"]["name"]: one for one in (cluster.get(PV, name) for name in "abc") if one}
+    claims = {one["metadata"]["name"]: one for one in (cluster.get(PVC, name) for name in "abc") if one}
     bound = [one["spec"]["volumeName"] for one in claims.values() if one["status"]["phase"] == "Bound"]
     assert len(bound) == len(set(bound))
     for name, one in claims.items():

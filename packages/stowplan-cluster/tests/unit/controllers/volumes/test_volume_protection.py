@@ -21,7 +21,7 @@ def using(name="web", node="node-1", claim="data"):
 def test_an_unused_claim_is_deleted(cluster):
     cluster.create(using(claim="other"))
     cluster.create(using("unbound", node=""))
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     assert cluster.names(PVC) == []
 
@@ -31,16 +31,16 @@ def test_a_claim_is_kept_until_its_last_pod_is_gone(cluster, restart):
     cluster.create(using("a"))
     cluster.create(using("b"))
     cluster.set_pod("a", phase="Succeeded", ready=False)
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     if restart:
         cluster.loop.close()
         cluster.restart()
         cluster.settle()
-    cluster.remove("Pod", "b", grace_period_seconds=0)
+    cluster.delete("Pod", "b", grace_period_seconds=0)
     cluster.settle()
     assert cluster.names(PVC) == ["data"]
-    cluster.remove("Pod", "a", grace_period_seconds=0)
+    cluster.delete("Pod", "a", grace_period_seconds=0)
     cluster.settle()
     assert cluster.names(PVC) == []
 
@@ -49,7 +49,7 @@ def test_a_pod_that_is_bound_later_counts(cluster):
     cluster.create(using(node=""))
     cluster.settle()
     cluster.bind("web", "node-1")
-    cluster.remove(PVC, "data")
+    cluster.delete(PVC, "data")
     cluster.settle()
     assert cluster.names(PVC) == ["data"]
 
@@ -58,6 +58,6 @@ def test_claims_of_ephemeral_volumes_are_in_use_too(cluster):
     cluster.create(protected(claim("web-v")))
     volume = {"name": "v", "ephemeral": {"volumeClaimTemplate": {"spec": claim()["spec"]}}}
     cluster.create(pod("web", node="node-1", volumes=[volume]))
-    cluster.remove(PVC, "web-v")
+    cluster.delete(PVC, "web-v")
     cluster.settle()
     assert "web-v" in cluster.names(PVC)
