@@ -16,6 +16,7 @@ import shapes
 
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.state import ClusterState
@@ -23,11 +24,11 @@ from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
     ASSIGNED_POD_DELETE,
     NODE,
-    UNSCHEDULABLE_POD_UPDATE,
     Action,
     ClusterEvent,
     Hint,
     on,
+    pod_events,
 )
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -174,7 +175,13 @@ def events(bench: Bench) -> None:
         return happens
 
     best("AssignedPodAdd, nobody waits for it", "µs", unheard(ASSIGNED_POD_ADD), each=100, after=land)
-    best("UnschedulablePodUpdate, nobody waits for it", "µs", unheard(UNSCHEDULABLE_POD_UPDATE), each=100, after=land)
+    best(
+        "UnschedulablePodUpdate, nobody waits for it",
+        "µs",
+        unheard(pod_events(DEFAULT_VERSION).updated),
+        each=100,
+        after=land,
+    )
     best("AssignedPodDelete, asked, all Skip", "ms", lambda: queue.move_all(ASSIGNED_POD_DELETE, pending, None))
     best("NodeAdd, asked, all Skip", "ms", lambda: queue.move_all(added, None, small))
     unknowing(bench)

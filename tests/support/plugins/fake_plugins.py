@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from stowplan.kube.config import DEFAULT_FEATURES, Profile, load_config
+from stowplan.kube.config import Profile, load_config
+from stowplan.kube.config.features import default_features
 from stowplan.plugins import (
     NodeFilterPlugin,
     NodePodExtensions,
@@ -111,7 +112,9 @@ def framework_of(state, *plugins, weights=None):
     registry.merge(Registry(plugins))
     raw = configuration({"schedulerName": "default-scheduler", "plugins": points})
     profile = load_config(raw, plugins=registry.declarations).profiles[0]
-    return Framework(profile, registry, Handle(cluster=state, profile_name="x", features=DEFAULT_FEATURES))
+    return Framework(
+        profile, registry, Handle(cluster=state, profile_name="x", features=default_features(state.emulated_version))
+    )
 
 
 def _ref(name, weights):

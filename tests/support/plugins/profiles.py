@@ -2,7 +2,8 @@
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.kube.config import DEFAULT_FEATURES, load_config
+from stowplan.kube.config import load_config
+from stowplan.kube.config.features import default_features
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
 
@@ -28,5 +29,5 @@ DEFAULT_ORDER = (
 
 def framework(state, *plugins, first=False):
     config, registry = configuration(*plugins, first=first)
-    handle = Handle(cluster=state, profile_name="default-scheduler", features=DEFAULT_FEATURES)
+    handle = Handle(cluster=state, profile_name="default-scheduler", features=default_features(state.emulated_version))
     return Framework(config.profiles[0], registry, handle)

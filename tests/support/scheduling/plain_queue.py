@@ -26,7 +26,7 @@ def hears(registered, incoming):
     if resource == "*" and mask == ALL:
         return True
     same = resource in ("*", incoming.resource)
-    if resource == "Pod" and incoming.resource in ("AssignedPod", "UnschedulablePod"):
+    if resource == "Pod" and incoming.resource in ("AssignedPod", "UnschedulablePod", "UnscheduledPod", "TargetPod"):
         same = True
     return same and mask & int(incoming.action) != 0 and int(incoming.action) <= mask
 
@@ -42,7 +42,10 @@ def is_wildcard(event):
 class PlainQueue:
     """`profiles`: name -> {"gates": [(plugin, function)], "events": {plugin: [(event, hint function or None)]}}."""
 
-    def __init__(self, profiles, *, now, store, settings, first=by_priority):
+    def __init__(self, profiles, *, now, store, settings, version, first=by_priority):
+        #: What changed in 1.37: the name of pods without a node, and what happens to gated ones.
+        self.version, self.newer = version, version >= (1, 37)
+        self.new = "UnscheduledPod" if self.newer else "UnschedulablePod"
         self.profiles, self.now, self.store, self.settings, self.first = profiles, now, store, settings, first
         self.pods = []
         self.flight = []
@@ -122,6 +125,9 @@ class PlainQueue:
         self.incoming["unschedulable", cause] += 1
 
     def to_active(self, pod, cause, *, from_backoff=False, left=False):
+        new = cause in (f"{self.new}Add", f"{self.new}Update")
+        if new and self.newer:
+            self.nominate(pod["info"], None)
         if not (from_backoff and self.settings["pop_from_backoff"]) and self.gate(pod):
             self.sleep(pod, cause, left=left)
             return False
@@ -129,7 +135,7 @@ class PlainQueue:
             pod["initial"] = self.now()
         self.put(pod, "ACTIVE")
         self.incoming["active", cause] += 1
-        if cause in ("UnschedulablePodAdd", "UnschedulablePodUpdate"):
+        if new and not self.newer:
             self.nominate(pod["info"], None)
         return True
 
@@ -198,14 +204,15 @@ class PlainQueue:
     def move(self, pods, event, old, new):
         strategies = [self.strategy(pod, event, old, new) for pod in pods]
         for pod, strategy in zip(pods, strategies, strict=True):
-            if strategy != "Skip" and not (pod["gate"] and not self.gate_hears(pod, event)):
+            held = pod["gate"] and not self.gate_hears(pod, event) and not (self.newer and is_wildcard(event))
+            if strategy != "Skip" and not held:
                 self.requeue(pod, strategy, label_of(event), left=True)
         if any(what[0] == "pod" for what in self.flight):
             self.flight.append(("event", event, old, new))
 
     # -- calls of the scheduler ---------------------------------------------------------------------------------------
 
-    def new(self, info):
+    def arriving(self, info):
         return {
             "info": info, "profile": info.pod.spec.scheduler_name, "timestamp": self.now(), "attempts": 0,
             "rejections": 0, "errors": 0, "flushed": False, "initial": None, "no": set(), "pending": set(), "gate": "",
@@ -213,16 +220,16 @@ class PlainQueue:
         }  # fmt: skip
 
     def add(self, info):
-        self.to_active(self.new(info), "UnschedulablePodAdd")
+        self.to_active(self.arriving(info), f"{self.new}Add")
 
     def update(self, old, info):
-        events = events_of_change(old, info.pod)
+        events = events_of_change(old, info.pod, self.version)
         if self.flying(info.uid) is not None:
             self.flight += [("event", event, old, info.pod) for event in events]
             return
         pod = self.find(info.key)
         if pod is None:
-            self.to_active(self.new(info), "UnschedulablePodUpdate")
+            self.to_active(self.arriving(info), f"{self.new}Update")
             return
         pod["info"] = info
         self.update_nominated(old, info)

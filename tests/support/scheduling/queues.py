@@ -1,8 +1,10 @@
 """A scheduling queue with a manual clock and plugins with scripted answers."""
 
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.plugins import EnqueueExtensions
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.framework.events import Action, ClusterEvent
+from stowplan.scheduler.framework.events import Action, ClusterEvent, events_of_change
 from stowplan.scheduler.queue.observer import QueueObserver
 from stowplan.scheduler.queue.scheduling_queue import QueueSettings, SchedulingQueue
 from support.observing.metrics import queue_metrics
@@ -44,14 +46,24 @@ class QueueHarness:
     `framework` makes the only profile from a cluster instead, such as `profiles.framework` with the in-tree plugins.
     """
 
-    def __init__(self, *plugins, profiles=None, framework=None, sort=None, features=None, start=1000.0, **settings):
+    def __init__(
+        self,
+        *plugins,
+        profiles=None,
+        framework=None,
+        sort=None,
+        version=DEFAULT_VERSION,
+        features=None,
+        start=1000.0,
+        **settings,
+    ):
         self.now = start
-        self.state = ClusterState()
+        self.state = ClusterState(emulated_version=version)
         self.moves, self.wakes, self.problems = [], [], []
         self.frameworks = {}
         for name, classes in (profiles or {DEFAULT: plugins}).items():
             built = framework(self.state) if framework else framework_of(self.state, *classes)
-            self.frameworks[name] = _adjusted(built, sort, features)
+            self.frameworks[name] = _adjusted(built, sort, features or default_features(version))
         self.queue = SchedulingQueue(
             self.frameworks,
             self.state.nominator,
@@ -60,6 +72,7 @@ class QueueHarness:
             metrics=queue_metrics(),
             settings=QueueSettings(**settings),
             observer=Observer(self),
+            emulated_version=version,
         )
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -105,6 +118,9 @@ class QueueHarness:
         assert queued.pod.pod.metadata.name == struct(pod).metadata.name, "another pod was popped first"
         self.fail_attempt(queued, *plugins, pending=pending)
         return queued
+
+    def events(self, old, new):
+        return events_of_change(struct(old), struct(new), self.state.emulated_version)
 
     def handle_event(self, what, old=None, new=None, **more):
         self.queue.move_all(what, struct(old), struct(new), **more)

@@ -12,8 +12,8 @@ from stowplan.kube.config.config_loading import Loaded
 from stowplan.kube.config.configuration import Extender
 from stowplan.kube.config.declaration import enabled_by_default
 from stowplan.kube.config.features import default_features
-from stowplan.kube.config.kubernetes_versions import V1_36
 from stowplan.kube.config.reports.differences import EffectiveProfile, effective_profiles
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.inspection.records import Record
 
 Mode = Literal["live", "files", "recording", "simulation", "static"]

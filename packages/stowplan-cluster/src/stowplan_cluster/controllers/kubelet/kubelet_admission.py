@@ -22,6 +22,7 @@ from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import QuantityError, parse_quantity, value
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, is_extended
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.kube.structs import PlainStruct
 
 _FIRST = (CPU, MEMORY, EPHEMERAL_STORAGE)
@@ -34,7 +35,7 @@ class Refusal(PlainStruct, frozen=True):
 
 def requests_of(pod: Pod) -> dict[str, int]:
     """A pod's requests as integers: milli-CPU, bytes, counts."""
-    return to_vector(pod_requests(pod, use_status=True, pod_level_resize=True))
+    return to_vector(pod_requests(pod, resize_rules=V1_36, pod_level_resize=True))
 
 
 def allocatable_of(resources: ResourceList) -> dict[str, int]:

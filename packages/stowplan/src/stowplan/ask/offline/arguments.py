@@ -19,7 +19,7 @@ from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.features import GateError, known_gates, with_chosen
-from stowplan.kube.config.kubernetes_versions import DEFAULT_VERSION, VersionError, emulated_version_of
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, VersionError, emulated_version_of
 from stowplan.scheduler.engine.context import RandomSource
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.runtime.registry import Registry

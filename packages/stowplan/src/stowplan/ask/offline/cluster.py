@@ -61,10 +61,11 @@ from stowplan.scheduler.extenders.asking import asking, extenders_without_binder
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
 from stowplan.scheduler.framework.boundary import call, nothing
 from stowplan.scheduler.framework.declarations import Plugin
-from stowplan.scheduler.framework.events import Hint, events_of_change
+from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import installed_plugins
+from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 
 if TYPE_CHECKING:
     from stowplan.ask.loading.live_cluster import LiveCluster
@@ -441,12 +442,12 @@ class Cluster:
             return self._hints(before, after, self.pod(pod))
 
     def _hints(self, before: Any, after: Any, info: PodInfo) -> dict[str, Any]:
-        events = events_of_change(before, after)
+        events = events_of_change(before, after, self.state.emulated_version)
         hints: dict[str, str] = {}
         for name, registered in self.framework_of(info).registered_events(implied=False).items():
             for event in events:
                 for listener in registered:
-                    if listener.event.covers(event):
+                    if listener.event.covers(event) and _concerns(event, after, info):
                         hint = _hint(listener, info, before, after)
                         # With several registrations for a change, one that returns Queue is sufficient.
                         hints[name] = hint if hints.get(name) != Hint.QUEUE.value else Hint.QUEUE.value
@@ -549,6 +550,11 @@ class Cluster:
         """
         with self.transaction():
             return self._scheduling.guaranteed_feasible_sets(info, lost)
+
+
+def _concerns(event: ClusterEvent, new: Any, info: PodInfo) -> bool:
+    """Updates of a pod without a node, from 1.37 on, are for that pod alone."""
+    return event.resource != TARGET_POD or same_pod(info, new)
 
 
 def _hint(listener: Any, info: PodInfo, old: Any, new: Any) -> str:

@@ -5,6 +5,10 @@ to the sidecars started before it; the largest such stage is a lower bound. Pod-
 the resources that they set, and the overhead is added. Limits follow the same rule, but overhead is only added to
 resources with a limit.
 
+During a resize, a pod needs the most of what it asks for, what its node reserved for it, and what its containers have,
+so that it fits whichever comes next. Until 1.36 this maximum was taken per container; since 1.37 it is that of the
+pod's totals, as two containers that trade resources never need both sums.
+
 All amounts are nano-units; rounding to the scheduler's integers happens once, in `to_vector`.
 
 Upstream: k8s.io/component-helpers/resource/helpers.go.
@@ -19,6 +23,7 @@ from stowplan.kube.api.meta import ResourceList
 from stowplan.kube.api.pod import Container, ContainerStatus, Pod
 from stowplan.kube.api.quantity import NANO, milli_value, parse_quantity, value
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, MEMORY, is_pod_level, is_scalar
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 
 Requests = dict[str, int]
 
@@ -31,7 +36,7 @@ NON_ZERO_DEFAULTS: Mapping[str, int] = MappingProxyType({CPU: NANO // 10, MEMORY
 def pod_requests(
     pod: Pod,
     *,
-    use_status: bool = False,
+    resize_rules: KubernetesVersion | None = None,
     skip_pod_level: bool = False,
     pod_level_resize: bool = False,
     dra_node_allocatable: bool = False,
@@ -39,15 +44,18 @@ def pod_requests(
 ) -> Requests:
     """Nano-units by resource name.
 
-    `use_status` includes a resize in progress; `defaults` apply to resources that a container does not request.
+    `resize_rules` includes a resize in progress, as this version does; `defaults` apply to resources that a container
+    does not request.
     """
-    statuses = _resized(pod) if use_status else {}
-    requests = _together(pod, lambda one: _requested(pod, one, statuses.get(one.name), defaults))
-    if dra_node_allocatable:
-        for claim in pod.status.node_allocatable_resource_claim_statuses:
-            _add(requests, _parsed(claim.resources))
+    claimed = _claimed(pod) if dra_node_allocatable else {}
+    if resize_rules is None:
+        requests = _sum(_together(pod, _spec, defaults), claimed)
+    elif resize_rules >= V1_37:
+        requests = _max_of_sums(pod, claimed, defaults, pod_level_resize=pod_level_resize)
+    else:
+        requests = _sum(_sum_of_max(pod, defaults), claimed)
     if not skip_pod_level:
-        requests.update(_pod_level_requests(pod, resized=use_status and pod_level_resize))
+        requests.update(_pod_level_requests(pod, resize_rules if pod_level_resize else None))
     if pod.spec.overhead:
         _add(requests, _parsed(pod.spec.overhead))
     return requests
@@ -66,16 +74,24 @@ def pod_limits(pod: Pod) -> Requests:
     return limits
 
 
-def non_zero_requests(pod: Pod, *, dra_node_allocatable: bool = False) -> tuple[int, int]:
+def non_zero_requests(
+    pod: Pod, *, resize_rules: KubernetesVersion, dra_node_allocatable: bool = False
+) -> tuple[int, int]:
     """Millicores and bytes of memory, with `NON_ZERO_DEFAULTS` for missing requests."""
     missing: Mapping[str, int] = NON_ZERO_DEFAULTS
     requests: Requests | None = None
     if has_pod_level_requests(pod):
-        requests = pod_requests(pod, use_status=True, pod_level_resize=True, dra_node_allocatable=dra_node_allocatable)
+        requests = pod_requests(
+            pod, resize_rules=resize_rules, pod_level_resize=True, dra_node_allocatable=dra_node_allocatable
+        )
         missing = {name: amount for name, amount in missing.items() if name not in requests}
     if requests is None or missing:
         requests = pod_requests(
-            pod, use_status=True, pod_level_resize=True, dra_node_allocatable=dra_node_allocatable, defaults=missing
+            pod,
+            resize_rules=resize_rules,
+            pod_level_resize=True,
+            dra_node_allocatable=dra_node_allocatable,
+            defaults=missing,
         )
     return milli_value(requests.get(CPU, 0)), value(requests.get(MEMORY, 0))
 
@@ -96,22 +112,24 @@ def has_pod_level_requests(pod: Pod) -> bool:
     return resources is not None and any(is_pod_level(name) for name in resources.requests)
 
 
-def _together(pod: Pod, amounts_of: Callable[[Container], Mapping[str, int]]) -> Requests:
-    """The total of all containers."""
+def _together(
+    pod: Pod, requests_of: Callable[[Container], Requests], defaults: Mapping[str, int] = _NOTHING
+) -> Requests:
+    """The total of all containers; `defaults` are what a container has otherwise."""
     total: Requests = {}
     for container in pod.spec.containers:
-        _add(total, amounts_of(container))
+        _add(total, {**defaults, **requests_of(container)})
     if not pod.spec.init_containers:
         return total
     sidecars: Requests = {}
     peak: Requests = {}
     for container in pod.spec.init_containers:
         if is_sidecar(container):
-            amounts = amounts_of(container)
+            amounts = {**defaults, **requests_of(container)}
             _add(total, amounts)
             _add(sidecars, amounts)
         else:
-            stage = dict(amounts_of(container))
+            stage = {**defaults, **requests_of(container)}
             _add(stage, sidecars)
             _raise_to(peak, stage)
     _raise_to(total, peak)
@@ -122,6 +140,54 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
+# -- a resize in progress ----------------------------------------------------------------------------------------------
+
+
+def _max_of_sums(pod: Pod, claimed: Requests, defaults: Mapping[str, int], *, pod_level_resize: bool) -> Requests:
+    """From 1.37 on: the maximum of what the pod asks for, what is reserved for it, and what it has."""
+    status, infeasible = pod.status, _resize_is_infeasible(pod)
+    if pod_level_resize and status.allocated_resources and status.resources is not None and status.resources.requests:
+        # Kubelet has summed up the containers, and added the claims.
+        allocated, actuated = _parsed(status.allocated_resources), _parsed(status.resources.requests)
+    else:
+        statuses = _statuses(pod)
+        allocated = _together(pod, lambda one: _allocated(one, statuses, infeasible), defaults)
+        actuated = _together(pod, lambda one: _actuated(one, statuses, infeasible), defaults)
+        # Parity: only the first of them gets the claims.
+        _add(allocated, claimed)
+    requests = {} if infeasible else _sum(_together(pod, _spec, defaults), claimed)
+    _raise_to(requests, allocated)
+    _raise_to(requests, actuated)
+    return requests
+
+
+def _statuses(pod: Pod) -> dict[str, ContainerStatus]:
+    """Container name -> its status."""
+    # The first one of a name counts.
+    found = (*pod.status.container_statuses, *pod.status.init_container_statuses)
+    return {status.name: status for status in reversed(found)}
+
+
+def _allocated(container: Container, statuses: Mapping[str, ContainerStatus], infeasible: bool) -> Requests:
+    status = statuses.get(container.name)
+    if status is not None and status.allocated_resources:
+        return _parsed(status.allocated_resources)
+    return {} if infeasible else _spec(container)
+
+
+def _actuated(container: Container, statuses: Mapping[str, ContainerStatus], infeasible: bool) -> Requests:
+    status = statuses.get(container.name)
+    if status is not None and status.resources is not None and status.resources.requests:
+        return _parsed(status.resources.requests)
+    return _allocated(container, statuses, infeasible)
+
+
+def _sum_of_max(pod: Pod, defaults: Mapping[str, int]) -> Requests:
+    """Until 1.36: the sum of what each container may need."""
+    statuses = _resized(pod)
+    return _together(pod, lambda one: _requested(pod, one, statuses.get(one.name)), defaults)
+
+
 def _resized(pod: Pod) -> dict[str, ContainerStatus]:
     """Container name -> status with actual resources, for containers that run as long as the pod."""
     stages = {container.name for container in pod.spec.init_containers if not is_sidecar(container)}
@@ -129,13 +195,11 @@ def _resized(pod: Pod) -> dict[str, ContainerStatus]:
     return {status.name: status for status in statuses if status.resources is not None and status.name not in stages}
 
 
-def _requested(
-    pod: Pod, container: Container, status: ContainerStatus | None, defaults: Mapping[str, int]
-) -> Mapping[str, int]:
-    requests = _parsed(container.resources.requests)
+def _requested(pod: Pod, container: Container, status: ContainerStatus | None) -> Requests:
+    requests = _spec(container)
     if status is not None and status.resources is not None:
         requests = _effective(pod, requests, status.resources.requests, status.allocated_resources)
-    return {**defaults, **requests} if defaults else requests
+    return requests
 
 
 def _effective(pod: Pod, spec: Requests, actuated: ResourceList, allocated: ResourceList) -> Requests:
@@ -152,18 +216,37 @@ def _resize_is_infeasible(pod: Pod) -> bool:
     return next(iter(reasons), "") == "Infeasible"
 
 
-def _pod_level_requests(pod: Pod, *, resized: bool) -> Requests:
+def _pod_level_requests(pod: Pod, resize_rules: KubernetesVersion | None) -> Requests:
     if pod.spec.resources is None or not pod.spec.resources.requests:
         return {}
     spec = _parsed(pod.spec.resources.requests)
     names = [name for name in spec if is_pod_level(name)]
-    if resized and pod.status.resources is not None:
+    if resize_rules is not None and pod.status.resources is not None and names:
         spec = _effective(pod, spec, pod.status.resources.requests, pod.status.allocated_resources)
+        if resize_rules >= V1_37:
+            names = [name for name in spec if is_pod_level(name)]
     return {name: spec.get(name, 0) for name in names}
 
 
 def _parsed(resources: ResourceList) -> Requests:
     return {name: parse_quantity(amount) for name, amount in resources.items()}
+
+
+def _spec(container: Container) -> Requests:
+    return _parsed(container.resources.requests)
+
+
+def _claimed(pod: Pod) -> Requests:
+    """What claims take of the node's resources."""
+    total: Requests = {}
+    for claim in pod.status.node_allocatable_resource_claim_statuses:
+        _add(total, _parsed(claim.resources))
+    return total
+
+
+def _sum(total: Requests, requests: Mapping[str, int]) -> Requests:
+    _add(total, requests)
+    return total
 
 
 def _add(total: Requests, requests: Mapping[str, int]) -> None:

@@ -17,6 +17,7 @@ from stowplan.kube.api.pod_requests import pod_limits, pod_requests
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_extended
 from stowplan.kube.api.types import Pod
+from stowplan.kube.kubernetes_versions import V1_36
 
 _COMPUTE = (CPU, MEMORY, EPHEMERAL_STORAGE)
 #: Each container has to name these if a quota limits them.
@@ -123,7 +124,7 @@ def _usage(pod: JsonObject) -> dict[str, int]:
     usage["pods"] = NANO
     typed = decode_object(pod)
     assert isinstance(typed, Pod)
-    for name, amount in pod_requests(typed, use_status=True).items():
+    for name, amount in pod_requests(typed, resize_rules=V1_36).items():
         usage[f"requests.{name}"] = amount
         if name in _COMPUTE or name.startswith(HUGEPAGES_PREFIX):
             usage[name] = amount

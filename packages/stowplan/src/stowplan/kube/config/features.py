@@ -15,7 +15,7 @@ from types import MappingProxyType
 import msgspec
 
 from stowplan.kube.config.gate_table import gates_at
-from stowplan.kube.config.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
 
 #: The gates that the scheduler reads. Those of a later version are off, those that were removed are not settable.
 _READ = (

@@ -18,7 +18,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
-from stowplan.kube.config.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION, V1_37, KubernetesVersion
+from stowplan.kube.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION, V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 
 #: One word per version, from OLDEST_VERSION to BINARY_VERSION -> the gates with this history. "-": does not exist yet;

@@ -32,6 +32,7 @@ from stowplan.kube.api.types import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.memos import Memos
 from stowplan.scheduler.cluster.volumes import VolumeUse, makes_claims, uses_of
@@ -118,7 +119,9 @@ class _TemplateFact(Generic[T]):
 class PodShape(Memos):
     """Everything that plugins read of a pod, shared by all pods for which it is equal. Plugins can memoize on it."""
 
-    def __init__(self, pod: Pod, key: bytes, id: int, template: PodTemplate) -> None:
+    def __init__(
+        self, pod: Pod, key: bytes, id: int, template: PodTemplate, emulated_version: KubernetesVersion
+    ) -> None:
         super().__init__()
         self.__dict__.update(template.facts)
         self.key = key
@@ -130,6 +133,8 @@ class PodShape(Memos):
         self.scheduler_name = scheduler_name_of(pod)
         self.labels = pod.metadata.labels
         self.priority = pod.spec.priority or 0
+        #: Decides about requests during a resize.
+        self.emulated_version = emulated_version
         #: Whether resources allocated by claims count, too (DRANodeAllocatableResources).
         self.counts_claims = False
         #: Number of placed pods of this shape.
@@ -154,11 +159,16 @@ class PodShape(Memos):
 
     @_TemplateFact
     def _used(self) -> dict[str, int]:
-        return pod_requests(self.pod, use_status=True, pod_level_resize=True, dra_node_allocatable=self.counts_claims)
+        return pod_requests(
+            self.pod,
+            resize_rules=self.emulated_version,
+            pod_level_resize=True,
+            dra_node_allocatable=self.counts_claims,
+        )
 
     @_TemplateFact
     def non_zero_used(self) -> tuple[int, int]:
-        return non_zero_requests(self.pod, dra_node_allocatable=self.counts_claims)
+        return non_zero_requests(self.pod, resize_rules=self.emulated_version, dra_node_allocatable=self.counts_claims)
 
     @_TemplateFact
     def scoring_requests(self) -> dict[str, int]:

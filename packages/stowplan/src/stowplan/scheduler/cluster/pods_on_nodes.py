@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from stowplan.kube.api.types import Pod
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.changes import ChangeLog
 from stowplan.scheduler.cluster.disks import DiskIndex
@@ -45,7 +46,8 @@ _VECTOR = "ClusterState.vector"
 class PodsOnNodes:
     """Nodes and the pods on them, with all counters."""
 
-    def __init__(self, *, counts_claims: bool) -> None:
+    def __init__(self, *, emulated_version: KubernetesVersion, counts_claims: bool) -> None:
+        self.emulated_version = emulated_version
         self.table = NodeTable()
         self.pods = PodTable()
         self.matches = MatchCounts(self.table.capacity)
@@ -231,7 +233,7 @@ class PodsOnNodes:
             template = self._templates.get(of_template)
             if template is None:
                 template = self._templates[of_template] = PodTemplate(of_template)
-            shape = PodShape(pod, key, -1, template)
+            shape = PodShape(pod, key, -1, template, self.emulated_version)
             shape.counts_claims = by_claims
             self._shapes[key] = shape
             self._rest(shape)

@@ -16,6 +16,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.columns import settle_allocator
 from stowplan.scheduler.cluster.in_flight import InFlightObjects
@@ -35,10 +36,16 @@ from stowplan.scheduler.cluster.transaction import Transaction, Transactions
 class ClusterState(PodsOnNodes):
     """Nodes, placed pods and lookup objects, with everything derived from them."""
 
-    def __init__(self, *, settled: Callable[[type[Any], str], None] | None = None, counts_claims: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        settled: Callable[[type[Any], str], None] | None = None,
+        emulated_version: KubernetesVersion = DEFAULT_VERSION,
+        counts_claims: bool = False,
+    ) -> None:
         """`settled`: see `InFlightObjects`; None: nobody waits for it."""
         settle_allocator()
-        super().__init__(counts_claims=counts_claims)
+        super().__init__(emulated_version=emulated_version, counts_claims=counts_claims)
         self.objects = ObjectStore()
         #: The lookup objects, with the pending writes of single-request decisions.
         self.assumed = AssumedObjects(self.objects)

@@ -142,6 +142,7 @@ class Engine:
         self._is_stopped = False
         self.state = ClusterState(
             settled=lambda kind, key: outbox.changed((kind.__name__, key)),
+            emulated_version=features.emulated_version,
             counts_claims=features.enabled("DRANodeAllocatableResources"),
         )
         self.stories = Stories(now=self.now) if settings.stories else NoStories()
@@ -223,6 +224,7 @@ class Engine:
             metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=self._meter.clock),
             settings=self._queue_settings(config),
             observer=QueueWatcher(self.stories, reporter),
+            emulated_version=self.features.emulated_version,
         )
 
     @property

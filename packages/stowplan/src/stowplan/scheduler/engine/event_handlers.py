@@ -32,18 +32,14 @@ from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_DELETE,
     ASSIGNED_POD_UPDATE,
     NODE,
-    UNSCHEDULABLE_POD,
-    UNSCHEDULABLE_POD_ADD,
-    UNSCHEDULABLE_POD_UPDATE,
     Action,
     ClusterEvent,
     events_of_change,
+    pod_events,
 )
 
 #: Events observed by a single handler.
 _NODE_DELETE = ClusterEvent(NODE, Action.Delete).label
-_POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
-_POD_DELETE = ClusterEvent(UNSCHEDULABLE_POD, Action.Delete).label
 _ASSIGNED_ADD, _ASSIGNED_UPDATE = ASSIGNED_POD_ADD.label, ASSIGNED_POD_UPDATE.label
 _ASSIGNED_DELETE = ASSIGNED_POD_DELETE.label
 
@@ -72,6 +68,11 @@ class EventHandlers:
         """
         self._outbox = context.outbox
         self._state = context.state
+        self._version = context.state.emulated_version
+        unscheduled = pod_events(self._version)
+        self._unscheduled_add, self._unscheduled_update = unscheduled.added, unscheduled.updated
+        self._add_label, self._update_label = unscheduled.added.label, unscheduled.updated.label
+        self._delete_label = unscheduled.deleted.label
         self._queue = context.queue
         self._waiting_pods = context.waiting_pods
         self._leaving = context.leaving
@@ -157,13 +158,13 @@ class EventHandlers:
         self._notify_timed(old, new, started)
 
     def _notify(self, old: Any, new: Any) -> None:
-        for event in events_of_change(old, new):
+        for event in events_of_change(old, new, self._version):
             self._queue.move_all(event, old, new)
 
     def _notify_timed(self, old: Any, new: Any, started: float) -> None:
         """Notify the queue of an applied change; each event's duration includes the time to apply it."""
         applied_in = self._now() - started
-        for event in events_of_change(old, new):
+        for event in events_of_change(old, new, self._version):
             began = self._now()
             self._queue.move_all(event, old, new)
             if type(new or old) in _ALWAYS_HANDLED or self._queue.is_registered(event):
@@ -231,9 +232,9 @@ class EventHandlers:
             self._queue.add(info)
             if self._gangs:
                 # A gang may be complete now: notify its other pods.
-                self._queue.move_all(UNSCHEDULABLE_POD_ADD, None, pod, pre_check=self._to_notify(pod))
+                self._queue.move_all(self._unscheduled_add, None, pod, pre_check=self._to_notify(pod))
             if self._timed:
-                self._handled(_POD_ADD, started)
+                self._handled(self._add_label, started)
 
     def _pod_bound(self, pod: Pod) -> None:
         """A pod was bound: ours as assumed, or by another client."""
@@ -266,14 +267,14 @@ class EventHandlers:
             self._queue.delete(info)
             self._statuses.forget(info.uid)
             if timed:
-                self._handled(_POD_DELETE, started)
+                self._handled(self._delete_label, started)
 
     def _unassigned_pod_updated(self, old: Pod, new: Pod) -> None:
         started = self._now()
         self._take_in_unassigned(old, new)
-        self._handled(_POD_UPDATE, started)
-        for event in events_of_change(old, new):
-            if event != UNSCHEDULABLE_POD_UPDATE:
+        self._handled(self._update_label, started)
+        for event in events_of_change(old, new, self._version):
+            if event != self._unscheduled_update:
                 self._handled(event.label, started)
 
     def _take_in_unassigned(self, old: Pod, new: Pod) -> None:
@@ -303,7 +304,7 @@ class EventHandlers:
                 self._handled(_ASSIGNED_DELETE, started)
         elif self._ours(pod):
             self._unassigned_pod_deleted(pod)
-            self._handled(_POD_DELETE, started)
+            self._handled(self._delete_label, started)
 
     def _unassigned_pod_deleted(self, pod: Pod) -> None:
         _log_change(_UNSCHEDULED, pod, None, pod=pod)

@@ -16,7 +16,17 @@ from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.events import ANY, ASSIGNED_POD, EVERYTHING, NODE, POD, RESOURCES, UNSCHEDULABLE_POD
+from stowplan.scheduler.framework.events import (
+    ANY,
+    ASSIGNED_POD,
+    EVERYTHING,
+    NODE,
+    POD,
+    RESOURCES,
+    TARGET_POD,
+    UNSCHEDULABLE_POD,
+    UNSCHEDULED_POD,
+)
 from stowplan.scheduler.framework.runtime.framework import Framework
 
 #: Kind -> names of plugins.
@@ -30,7 +40,7 @@ CORE: tuple[type[ApiStruct], ...] = (t.Node, t.Pod, t.Namespace)
 
 _KIND_OF = {resource: kind for kind, resource in RESOURCES.items()}
 #: Events of kinds that are always watched.
-_ALWAYS = frozenset((POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE))
+_ALWAYS = frozenset((POD, ASSIGNED_POD, UNSCHEDULABLE_POD, UNSCHEDULED_POD, TARGET_POD, NODE))
 
 
 class WatchedKind(PlainStruct, frozen=True):

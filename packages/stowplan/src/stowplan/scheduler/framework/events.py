@@ -17,6 +17,7 @@ from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.pod_requests import pod_requests
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
@@ -41,8 +42,21 @@ class Action(IntFlag):
     All = 8191
 
 
-POD, ASSIGNED_POD, UNSCHEDULABLE_POD, NODE = "Pod", "AssignedPod", "UnschedulablePod", "Node"
+POD, ASSIGNED_POD, NODE = "Pod", "AssignedPod", "Node"
+#: Pods without a node, until 1.36.
+UNSCHEDULABLE_POD = "UnschedulablePod"
+#: Since 1.37: pods without a node other than the waiting one, and the waiting pod itself.
+UNSCHEDULED_POD, TARGET_POD = "UnscheduledPod", "TargetPod"
 ANY = "*"
+
+#: Resource of a registration -> resources of events that it matches besides its own. Plugins need not know the version:
+#: pods without a node are matched under the names of both.
+_COVERED = {
+    POD: frozenset((ASSIGNED_POD, UNSCHEDULABLE_POD, UNSCHEDULED_POD, TARGET_POD)),
+    UNSCHEDULABLE_POD: frozenset((UNSCHEDULED_POD, TARGET_POD)),
+    UNSCHEDULED_POD: frozenset((UNSCHEDULABLE_POD,)),
+    TARGET_POD: frozenset((UNSCHEDULABLE_POD,)),
+}
 
 #: Event resource of each kind except pods and nodes.
 RESOURCES: dict[type[Any], str] = {
@@ -91,9 +105,7 @@ class ClusterEvent(PlainStruct, frozen=True):
 
     def covers(self, incoming: ClusterEvent) -> bool:
         """Whether a registration for this event matches the incoming one."""
-        same = self.resource in (ANY, incoming.resource) or (
-            self.resource == POD and incoming.resource in (ASSIGNED_POD, UNSCHEDULABLE_POD)
-        )
+        same = self.resource in (ANY, incoming.resource) or incoming.resource in _COVERED.get(self.resource, ())
         return same and bool(self.action & incoming.action) and incoming.action <= self.action
 
 
@@ -112,8 +124,42 @@ def _event(resource: str, action: Action) -> ClusterEvent:
 ASSIGNED_POD_ADD = _event(ASSIGNED_POD, Action.Add)
 ASSIGNED_POD_UPDATE = _event(ASSIGNED_POD, Action.Update)
 ASSIGNED_POD_DELETE = _event(ASSIGNED_POD, Action.Delete)
-UNSCHEDULABLE_POD_ADD = _event(UNSCHEDULABLE_POD, Action.Add)
-UNSCHEDULABLE_POD_UPDATE = _event(UNSCHEDULABLE_POD, Action.Update)
+
+
+class PodEvents(PlainStruct, frozen=True, kw_only=True):
+    """How a version calls the events of pods."""
+
+    #: What in-tree plugins register, for events of pods on nodes, and of the waiting pod itself.
+    assigned: str
+    own: str
+    #: What changes of a pod without a node are: for other pods, and for itself.
+    unscheduled: str
+    target: str
+
+    @property
+    def either(self) -> tuple[str, ...]:
+        """What in-tree plugins register for events of pods on nodes and of the waiting pod."""
+        return (self.own,) if self.own == self.assigned else (self.assigned, self.own)
+
+    @property
+    def added(self) -> ClusterEvent:
+        return _event(self.unscheduled, Action.Add)
+
+    @property
+    def updated(self) -> ClusterEvent:
+        return _event(self.unscheduled, Action.Update)
+
+    @property
+    def deleted(self) -> ClusterEvent:
+        return _event(self.unscheduled, Action.Delete)
+
+
+@cache
+def pod_events(version: KubernetesVersion) -> PodEvents:
+    if version >= V1_37:
+        return PodEvents(assigned=ASSIGNED_POD, own=TARGET_POD, unscheduled=UNSCHEDULED_POD, target=TARGET_POD)
+    return PodEvents(assigned=POD, own=POD, unscheduled=UNSCHEDULABLE_POD, target=UNSCHEDULABLE_POD)
+
 
 #: The pod was activated explicitly (`Handle.activate`); the hints of the plugins that rejected it are not called.
 FORCE_ACTIVATE = ClusterEvent(ANY, Action.All, "ForceActivate")
@@ -185,11 +231,14 @@ def queue_if(condition: bool) -> Hint:
 # -- which events a change is ---------------------------------------------------------------------------------------
 
 
-def events_of_change(old: Any, new: Any) -> list[ClusterEvent]:
-    """The events of a change: added (no old), deleted (no new) or updated."""
+def events_of_change(old: Any, new: Any, version: KubernetesVersion) -> list[ClusterEvent]:
+    """The events of a change in a version: added (no old), deleted (no new) or updated.
+
+    Those of an updated pod without a node are for itself.
+    """
     obj = old if new is None else new
     if isinstance(obj, t.Pod):
-        return _pod_events(old, new)
+        return _pod_events(old, new, version)
     if isinstance(obj, t.Node):
         return _node_events(old, new)
     resource = obj.resource if isinstance(obj, CustomObject) else RESOURCES.get(type(obj))
@@ -202,19 +251,19 @@ def _plain_action(old: Any, new: Any) -> Action:
     return Action.Delete if new is None else Action.Update
 
 
-def _pod_events(old: t.Pod | None, new: t.Pod | None) -> list[ClusterEvent]:
-    current = old if new is None else new
+def _pod_events(old: t.Pod | None, new: t.Pod | None, version: KubernetesVersion) -> list[ClusterEvent]:
+    current, names = old if new is None else new, pod_events(version)
     assert current is not None
-    resource = ASSIGNED_POD if current.spec.node_name else UNSCHEDULABLE_POD
     if old is None or new is None:
-        return [_event(resource, _plain_action(old, new))]
+        return [_event(ASSIGNED_POD if current.spec.node_name else names.unscheduled, _plain_action(old, new))]
+    resource = ASSIGNED_POD if current.spec.node_name else names.target
     if new.spec.node_name and not old.spec.node_name:
         # A binding is reported as the addition of an assigned pod.
         return [_event(ASSIGNED_POD, Action.Add)]
     # In the order in which plugins are notified.
     changes = (
         (Action.UpdatePodLabel, old.metadata.labels != new.metadata.labels),
-        (Action.UpdatePodScaleDown, _scaled_down(old, new)),
+        (Action.UpdatePodScaleDown, _scaled_down(old, new, version)),
         (Action.UpdatePodSchedulingGatesEliminated, old.spec.scheduling_gates and not new.spec.scheduling_gates),
         (Action.UpdatePodToleration, len(old.spec.tolerations) != len(new.spec.tolerations)),
         (Action.UpdatePodGeneratedResourceClaim, _generated_claims(old) != _generated_claims(new)),
@@ -223,12 +272,12 @@ def _pod_events(old: t.Pod | None, new: t.Pod | None) -> list[ClusterEvent]:
     return [_event(resource, action) for action in actions]
 
 
-def _scaled_down(old: t.Pod, new: t.Pod) -> bool:
+def _scaled_down(old: t.Pod, new: t.Pod, version: KubernetesVersion) -> bool:
     if _requested(old) == _requested(new):
         # Most updates of pods change something else, and comparing the inputs is cheaper than computing the sums.
         return False
-    before = pod_requests(old, use_status=True, pod_level_resize=True)
-    after = pod_requests(new, use_status=True, pod_level_resize=True)
+    before = pod_requests(old, resize_rules=version, pod_level_resize=True)
+    after = pod_requests(new, resize_rules=version, pod_level_resize=True)
     return any(name not in after or _milli(after[name]) < _milli(amount) for name, amount in before.items())
 
 
@@ -236,7 +285,7 @@ def _requested(pod: t.Pod) -> tuple[Any, ...]:
     """Everything that the sum of a pod's requests is computed from."""
     spec, status = pod.spec, pod.status
     statuses = (*status.container_statuses, *status.init_container_statuses)
-    resizing = [(c.name, c.resources, c.allocated_resources) for c in statuses if c.resources is not None]
+    resizing = [(c.name, c.resources, c.allocated_resources) for c in statuses]
     pending = [c.reason for c in status.conditions if c.type == "PodResizePending"]
     of_pod = spec.resources, spec.overhead, status.resources, status.allocated_resources
     return (spec.containers, spec.init_containers, *of_pod, resizing, pending)
@@ -277,13 +326,15 @@ def _conditions(node: t.Node) -> dict[str, str]:
 # -- registrations -----------------------------------------------------------------------------------------------------
 
 
-def with_implied(events: Iterable[ClusterEventWithHint]) -> list[ClusterEventWithHint]:
+def with_implied(events: Iterable[ClusterEventWithHint], version: KubernetesVersion) -> list[ClusterEventWithHint]:
     """A plugin's registrations, plus those that the framework adds.
 
-    A plugin that registers for new nodes but not for taint updates also gets the latter, without a hint: a node may be
-    added with a taint that is removed later.
+    Until 1.36, a plugin that registers for new nodes but not for taint updates also gets the latter, without a hint: a
+    node may be added with a taint that is removed later.
     """
     registered = list(events)
+    if version >= V1_37:
+        return registered
     nodes = [r.event.action for r in registered if r.event.resource == NODE]
     if any(a & Action.Add for a in nodes) and not any(a & Action.UpdateNodeTaint for a in nodes):
         registered.append(on(NODE, Action.UpdateNodeTaint))

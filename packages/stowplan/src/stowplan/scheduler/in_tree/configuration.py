@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stowplan.kube import config
 from stowplan.kube.config.config_loading import Source
 from stowplan.kube.config.features import with_chosen
-from stowplan.kube.config.kubernetes_versions import DEFAULT_VERSION, emulated_version_of
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, emulated_version_of
 from stowplan.scheduler.in_tree.discovery import declarations
 
 

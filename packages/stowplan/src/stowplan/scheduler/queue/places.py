@@ -17,11 +17,12 @@ from typing import Any
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pending_pods import PendingPods
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.boundary import call
-from stowplan.scheduler.framework.events import PROFILE_SWAPPED, UNSCHEDULABLE_POD_ADD, UNSCHEDULABLE_POD_UPDATE
+from stowplan.scheduler.framework.events import PROFILE_SWAPPED, pod_events
 from stowplan.scheduler.framework.interface import PreEnqueuePlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import PluginTimes
@@ -35,9 +36,6 @@ from stowplan.scheduler.queue.requeueing import Requeueing, Strategy
 from stowplan.scheduler.queue.unschedulable import UnschedulablePods
 
 _log = get_logger(__name__)
-
-#: Causes with which the nomination in the pod's status is taken over.
-_NEW = (UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label)
 
 
 class Places:
@@ -55,7 +53,13 @@ class Places:
         nominations: Nominations,
         metrics: QueueMetrics,
         observer: QueueObserver,
+        emulated_version: KubernetesVersion,
     ) -> None:
+        events = pod_events(emulated_version)
+        #: Causes with which the nomination in the pod's status is taken over.
+        self._new = (events.added.label, events.updated.label)
+        #: Whether gated pods keep their nomination, and are flushed like others.
+        self._minds_gated = emulated_version >= V1_37
         self._pop_from_backoff = settings.pop_from_backoff
         self._now = now
         self._gate = gate
@@ -139,6 +143,9 @@ class Places:
 
     def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
         """Move the pod to the active queue; False if it is gated."""
+        new = cause in self._new
+        if new and self._minds_gated:
+            self._nominations.add(queued.pod)
         # If pods are popped from backoff, too, PreEnqueue was asked before that, and is not again between the two.
         if not (from_backoff and self._pop_from_backoff) and self._is_gated(queued):
             self._move_to_unschedulable(queued, cause)
@@ -151,7 +158,7 @@ class Places:
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
         self._metrics.entered("active", cause)
-        if cause in _NEW:
+        if new and not self._minds_gated:
             self._nominations.add(queued.pod)
         return True
 
@@ -186,9 +193,14 @@ class Places:
     def times_out(self, queued: QueuedPod) -> bool:
         """Whether the pod is requeued without an event after a time.
 
-        A gated pod only if the plugin that gates it registered for all events.
+        Until 1.36, a gated pod only if the plugin that gates it registered for all events.
         """
-        return not queued.gated or queued.gating_plugin in self._requeueing.registered_for_all
+        return not queued.gated or self._minds_gated or queued.gating_plugin in self._requeueing.registered_for_all
+
+    def any_times_out(self) -> bool:
+        """False if `times_out` is false for all unschedulable pods; cheap."""
+        all_gated = len(self.unschedulable) == self.unschedulable.gated
+        return not all_gated or self._minds_gated or bool(self._requeueing.registered_for_all)
 
     def _is_gated(self, queued: QueuedPod) -> bool:
         """Run PreEnqueue, and record on the pod which plugin gates it."""

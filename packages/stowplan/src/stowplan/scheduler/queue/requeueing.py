@@ -268,7 +268,7 @@ def _log_skipped(pods: Iterable[QueuedPod], label: str, pre_check: Callable[[Pod
 def _registered(framework: Framework) -> dict[str, list[ClusterEventWithHint]]:
     found = dict(framework.registered_events())
     if framework.handle.extenders():
-        found[EXTENDER] = with_implied(EVERYTHING)
+        found[EXTENDER] = with_implied(EVERYTHING, framework.handle.features.emulated_version)
     return found
 
 

@@ -20,6 +20,7 @@ from typing import Any
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pending_pods import PendingPods
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -29,11 +30,10 @@ from stowplan.scheduler.framework.events import (
     POP_FROM_BACKOFF_Q,
     PROFILE_SWAPPED,
     SCHEDULE_ATTEMPT_FAILURE,
-    UNSCHEDULABLE_POD_ADD,
-    UNSCHEDULABLE_POD_UPDATE,
     UNSCHEDULABLE_TIMEOUT,
     ClusterEvent,
     events_of_change,
+    pod_events,
 )
 from stowplan.scheduler.framework.interface import QueueSortPlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -65,9 +65,6 @@ _LEFTOVERS_INTERVAL = 30.0
 #: Cause: a plugin that had rejected the pod was switched off, so no event of it can requeue the pod.
 PLUGINS_CHANGED = "PluginsChanged"
 
-_POD_ADD, _POD_UPDATE = UNSCHEDULABLE_POD_ADD.label, UNSCHEDULABLE_POD_UPDATE.label
-
-
 _log = get_logger(__name__)
 
 
@@ -87,7 +84,11 @@ class SchedulingQueue:
         metrics: QueueMetrics,
         settings: QueueSettings = DEFAULT_SETTINGS,
         observer: QueueObserver | None = None,
+        emulated_version: KubernetesVersion = DEFAULT_VERSION,
     ) -> None:
+        self._version = emulated_version
+        events = pod_events(emulated_version)
+        self._pod_added, self._pod_updated = events.added.label, events.updated.label
         self._now = now
         self._settings = settings
         self._metrics = metrics
@@ -107,6 +108,7 @@ class SchedulingQueue:
             nominations=self._nominations,
             metrics=metrics,
             observer=observer,
+            emulated_version=emulated_version,
         )
         #: When to check next for pods that were unschedulable for too long.
         self._next_leftovers = now()
@@ -125,18 +127,18 @@ class SchedulingQueue:
 
     def add(self, info: PodInfo) -> None:
         """Add a new pending pod."""
-        self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_ADD)
+        self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), self._pod_added)
 
     def update(self, old: Pod, info: PodInfo) -> None:
         """Take over the new version of a pending pod."""
         if info.uid in self._in_flight:
             # It returns in its newest version; the hints for the change are called then.
-            for event in events_of_change(old, info.pod):
+            for event in events_of_change(old, info.pod, self._version):
                 self._in_flight.record(InFlightEvent(event, old, info.pod))
             return
         queued = self._places.get(info.key)
         if queued is None:
-            self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), _POD_UPDATE)
+            self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), self._pod_updated)
         else:
             self._places.renew(queued, info)
             self._nominations.update(old, info)
@@ -145,7 +147,7 @@ class SchedulingQueue:
                 self._update_unschedulable(queued, old)
 
     def _update_unschedulable(self, queued: QueuedPod, old: Pod) -> None:
-        for event in events_of_change(old, queued.pod.pod):
+        for event in events_of_change(old, queued.pod.pod, self._version):
             strategy = self._requeueing.strategy(queued, InFlightEvent(event, old, queued.pod.pod))
             if self._places.requeue(queued, strategy, event.label):
                 verbose = _log.v(5)
@@ -415,8 +417,7 @@ class SchedulingQueue:
         return min(backoff, leftovers)
 
     def _next_overdue(self) -> float | None:
-        all_gated = len(self._places.unschedulable) == self._places.unschedulable.gated
-        if self._places.oldest == inf or (all_gated and not self._requeueing.registered_for_all):
+        if self._places.oldest == inf or not self._places.any_times_out():
             return None
         grown_old, look = self._places.oldest + self._settings.max_in_unschedulable, self._next_leftovers
         return look if grown_old < look else surrounding_ticks(grown_old, look, _LEFTOVERS_INTERVAL)[1]

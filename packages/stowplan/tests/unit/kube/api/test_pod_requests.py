@@ -5,7 +5,9 @@ import pytest
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.pod_requests import NON_ZERO_DEFAULTS, non_zero_requests, pod_requests, to_vector
 from stowplan.kube.api.types import Pod
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 
+VERSIONS = (V1_36, V1_37)
 Mi = 1024 * 1024
 Gi = 1024 * Mi
 
@@ -57,7 +59,7 @@ P6 = a_pod(a_container("20m", "32Mi"), init=(a_container(),))
 )
 def test_worked_examples(pod, request_, non_zero):
     assert vector(pod) == request_
-    assert non_zero_requests(pod) == non_zero
+    assert [non_zero_requests(pod, resize_rules=version) for version in VERSIONS] == [non_zero] * 2
 
 
 def test_p3_as_the_fit_scorer_sees_it():
@@ -77,46 +79,142 @@ def resized(spec, actuated, allocated, *conditions, **shape):
 
 
 @pytest.mark.parametrize(
-    ("conditions", "use_status", "cpu"),
-    [((), True, 4000), ((INFEASIBLE,), True, 3000), ((DEFERRED, INFEASIBLE), True, 4000), ((), False, 4000)],
-    ids=["resize in flight", "infeasible", "only the first condition counts", "status ignored"],
+    ("conditions", "cpu"),
+    [((), 4000), ((INFEASIBLE,), 3000), ((DEFERRED, INFEASIBLE), 4000)],
+    ids=["resize in flight", "infeasible", "only the first condition counts"],
 )
-def test_p4_resize(conditions, use_status, cpu):
+def test_p4_resize(conditions, cpu):
     pod = resized({"cpu": "4"}, {"cpu": "2"}, {"cpu": "3"}, *conditions)
-    assert vector(pod, use_status=use_status) == {"cpu": cpu}
+    assert vector(pod) == {"cpu": 4000}, "the status is ignored"
+    for version in VERSIONS:
+        assert vector(pod, resize_rules=version) == {"cpu": cpu}
 
 
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
 @pytest.mark.parametrize(
     ("conditions", "expected"),
     [((), {"cpu": 700, "memory": 3 * Gi}), ((INFEASIBLE,), {"cpu": 500, "memory": 3 * Gi})],
     ids=["feasible", "infeasible"],
 )
-def test_p7_maximum_for_each_resource(conditions, expected):
+def test_p7_maximum_for_each_resource(conditions, expected, version):
     spec, actuated, allocated = (
         {"cpu": cpu, "memory": memory} for cpu, memory in (("700m", "1Gi"), ("400m", "3Gi"), ("500m", "2Gi"))
     )
-    assert vector(resized(spec, actuated, allocated, *conditions), use_status=True) == expected
+    assert vector(resized(spec, actuated, allocated, *conditions), resize_rules=version) == expected
 
 
-def test_a_status_without_resources_changes_nothing():
-    pod = a_pod(
-        a_container("1", name="a"), status={"containerStatuses": [{"name": "a", "allocatedResources": {"cpu": 9}}]}
-    )
-    assert vector(pod, use_status=True) == {"cpu": 1000}
+def amounts(cpu):
+    return {"requests": {"cpu": str(cpu)}}
 
 
-@pytest.mark.parametrize(("sidecar", "cpu"), [(True, 5000), (False, 1000)])
-def test_only_sidecars_among_init_containers_resize(sidecar, cpu):
-    status = {"initContainerStatuses": [{"name": "i", "resources": {"requests": {"cpu": "5"}}}]}
-    pod = a_pod(init=(a_container("1", name="i", sidecar=sidecar),), status=status)
-    assert vector(pod, use_status=True) == {"cpu": cpu}
+def of_status(**statuses):
+    """The status of containers: name -> (what it has, what is reserved for it)."""
+    return [
+        {"name": name}
+        | ({} if actuated is None else {"resources": amounts(actuated)})
+        | ({} if allocated is None else {"allocatedResources": {"cpu": str(allocated)}})
+        for name, (actuated, allocated) in statuses.items()
+    ]
+
+
+def pair(first, second):
+    return a_container(str(first), name="a"), a_container(str(second), name="b")
+
+
+SIDECAR, STAGE = a_container("4", name="i", sidecar=True), a_container("1", name="i")
+POD_LEVEL = {"allocatedResources": {"cpu": "3"}, "resources": amounts("3500m")}
+
+
+#: The last two columns are the CPUs of 1.36 and 1.37. Rows with an upstream name are from TestPodResourceRequests and
+#: TestPodRequestsAndLimitsVerticalScalingWrappers of k8s.io/component-helpers in July 2026.
+@pytest.mark.parametrize(
+    ("pod", "older", "newer"),
+    [
+        pytest.param(
+            a_pod(*pair(1, 2), status={"containerStatuses": of_status(a=(None, 2), b=(None, 1))}), 3, 3,
+            id="upstream: aggregate request resolves max of sums instead of sum of maxes",
+        ),
+        pytest.param(
+            a_pod(*pair(1, 2), status={"containerStatuses": of_status(a=(2, 2), b=(1, 1))}), 4, 3,
+            id="two containers trade resources",
+        ),
+        pytest.param(
+            a_pod(*pair(1, 2), status={"conditions": [INFEASIBLE], "containerStatuses": of_status(a=(3, 2), b=(1, 4))}),
+            7, 6, id="infeasible: what they have against what is reserved",
+        ),
+        pytest.param(
+            a_pod(a_container("4", name="a"), status={"containerStatuses": of_status(a=(None, 9))}), 4, 9,
+            id="a reservation without a report of what it has",
+        ),
+        pytest.param(
+            a_pod(a_container("4", name="a"), status={"conditions": [INFEASIBLE], "containerStatuses": of_status(a=(2, None))}),
+            2, 2, id="infeasible, nothing reserved",
+        ),
+        pytest.param(
+            a_pod(a_container("4", name="a"), status={"conditions": [INFEASIBLE], "containerStatuses": of_status(x=(2, 2))}),
+            4, 0, id="infeasible, no status",
+        ),
+        pytest.param(
+            a_pod(init=[SIDECAR], status={"conditions": [INFEASIBLE], "initContainerStatuses": of_status(i=(2, None))}),
+            2, 2, id="upstream: resized, restartable init container, infeasible",
+        ),
+        pytest.param(
+            a_pod(init=[SIDECAR], status={"initContainerStatuses": of_status(i=(2, None))}),
+            4, 4, id="upstream: resized, restartable init container, no resize status",
+        ),
+        pytest.param(
+            a_pod(init=[STAGE], status={"initContainerStatuses": of_status(i=(5, None))}),
+            1, 5, id="an ordinary init container",
+        ),
+        pytest.param(
+            a_pod(a_container("4", name="a"), status={"containerStatuses": of_status(a=(2, 3))} | POD_LEVEL),
+            4, 4, id="pod-level status, without pod-level requests",
+        ),
+        pytest.param(
+            a_pod(a_container("2", name="a"), status={"containerStatuses": of_status(a=(9, 9))} | POD_LEVEL),
+            9, 3.5, id="the pod-level status replaces that of containers",
+        ),
+        pytest.param(
+            a_pod(a_container("1", name="a"), pod_level=amounts(2), status=POD_LEVEL),
+            3.5, 3.5, id="upstream: pod level requests with vertical scaling enabled and status populated",
+        ),
+        pytest.param(
+            a_pod(a_container("1", name="a"), pod_level=amounts(10), status={"conditions": [INFEASIBLE]} | POD_LEVEL),
+            3.5, 3.5, id="upstream: the same, infeasible resize",
+        ),
+        pytest.param(
+            a_pod(a_container("1", name="a"), pod_level={"requests": {"memory": "1"}}, status=POD_LEVEL),
+            1, 3.5, id="a resource that only the pod-level status has",
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_resize_needs(pod, older, newer):
+    found = [vector(pod, resize_rules=version, pod_level_resize=True).get("cpu", 0) for version in VERSIONS]
+    assert found == [older * 1000, newer * 1000]
+
+
+def test_defaults_are_part_of_each_sum():
+    pod = a_pod(*pair(1, 2), a_container(name="c"), status={"containerStatuses": of_status(a=(2, 2), b=(1, 1))})
+    assert non_zero_requests(pod, resize_rules=V1_36)[0] == 4100
+    assert non_zero_requests(pod, resize_rules=V1_37)[0] == 3100
+
+
+@pytest.mark.parametrize("version", VERSIONS, ids=str)
+def test_claims_count_during_a_resize(version):
+    status = {
+        "nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "c", "resources": {"cpu": "2"}}],
+        "containerStatuses": of_status(a=(1, 1)),
+    }
+    pod = a_pod(a_container("1", name="a"), status=status)
+    assert vector(pod, resize_rules=version, dra_node_allocatable=True) == {"cpu": 3000}
 
 
 @pytest.mark.parametrize(
     ("options", "cpu"),
     [
-        ({"use_status": True, "pod_level_resize": True}, 3000),
-        ({"use_status": True}, 2000),
+        ({"resize_rules": V1_36, "pod_level_resize": True}, 3000),
+        ({"resize_rules": V1_37, "pod_level_resize": True}, 3000),
+        ({"resize_rules": V1_36}, 2000),
         ({"pod_level_resize": True}, 2000),
         ({"skip_pod_level": True}, 1000),
     ],
@@ -149,5 +247,6 @@ def test_the_vector_drops_names_the_scheduler_does_not_count():
 def test_structs_are_not_changed_by_summing():
     pod = resized({"cpu": "1"}, {"cpu": "2"}, {"cpu": "3"})
     before = str(pod)
-    pod_requests(pod, use_status=True)
+    for version in VERSIONS:
+        pod_requests(pod, resize_rules=version)
     assert str(pod) == before

@@ -4,7 +4,7 @@ import pytest
 
 import stowplan
 from stowplan.kube.config.features import GateError, default_features, group_gates, known_gates, with_chosen
-from stowplan.kube.config.kubernetes_versions import V1_36, V1_37, KubernetesVersion, VersionError, emulated_version_of
+from stowplan.kube.kubernetes_versions import V1_36, V1_37, KubernetesVersion, VersionError, emulated_version_of
 
 
 @pytest.mark.parametrize("text", ["1.36", "v1.36"])

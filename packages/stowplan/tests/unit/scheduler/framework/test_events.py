@@ -2,6 +2,8 @@
 
 import pytest
 
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.plugins import EnqueueExtensions
 from stowplan.scheduler.framework.events import (
     ANY,
@@ -14,15 +16,17 @@ from stowplan.scheduler.framework.events import (
     PV,
     PVC,
     STORAGE_CLASS,
+    TARGET_POD,
     UNSCHEDULABLE_POD,
-    UNSCHEDULABLE_POD_ADD,
     UNSCHEDULABLE_TIMEOUT,
+    UNSCHEDULED_POD,
     Action,
     ClusterEvent,
     ClusterEventWithHint,
     Hint,
     events_of_change,
     on,
+    pod_events,
     with_implied,
 )
 from stowplan.testing import a_node, a_pod
@@ -30,8 +34,15 @@ from support.plugins.fake_plugins import fake, framework_of
 from support.scheduling.worlds import GPU, budget, namespace, service, state_of, struct
 
 
-def labels(old, new):
-    return [event.label for event in events_of_change(struct(old), struct(new))]
+def labels(old, new, version=V1_36):
+    return [event.label for event in events_of_change(struct(old), struct(new), version)]
+
+
+def renamed(label):
+    """What 1.37 calls an event of 1.36: changes of pods without a node are for the changed pod alone."""
+    if label in ("UnschedulablePodAdd", "UnschedulablePodDelete"):
+        return label.replace("UnschedulablePod", "UnscheduledPod")
+    return label.replace("UnschedulablePod", "TargetPod")
 
 
 def sized(cpu, **status):
@@ -94,6 +105,7 @@ EXTENDED = {"extendedResourceClaimStatus": {"resourceClaimName": "c-1", "request
 )
 def test_pod_events(old, new, expected):
     assert labels(old, new) == expected
+    assert labels(old, new, V1_37) == [renamed(label) for label in expected]
 
 
 @pytest.mark.parametrize(
@@ -173,7 +185,9 @@ def test_masks():
         (ClusterEvent(NODE, Action.All), "NodeAll"),
         (ClusterEvent(NODE, Action.Add | Action.Delete), "Node"),
         (ClusterEvent(NODE, Action.Add, "Named"), "Named"),
-        (UNSCHEDULABLE_POD_ADD, "UnschedulablePodAdd"),
+        (pod_events(V1_36).added, "UnschedulablePodAdd"),
+        (pod_events(V1_37).added, "UnscheduledPodAdd"),
+        (pod_events(V1_37).updated, "UnscheduledPodUpdate"),
         (FORCE_ACTIVATE, "ForceActivate"),
         (UNSCHEDULABLE_TIMEOUT, "UnschedulableTimeout"),
     ],
@@ -194,6 +208,13 @@ def test_labels(event, label):
         pytest.param((POD, Action.Add), (ASSIGNED_POD, Action.Add), True, id="any pod: a bound one"),
         pytest.param((POD, Action.Add), (UNSCHEDULABLE_POD, Action.Add), True, id="any pod: a pending one"),
         pytest.param((ASSIGNED_POD, Action.Add), (UNSCHEDULABLE_POD, Action.Add), False, id="only bound pods"),
+        pytest.param((POD, Action.Add), (UNSCHEDULED_POD, Action.Add), True, id="any pod: another pending one"),
+        pytest.param((POD, Action.All), (TARGET_POD, Action.Update), True, id="any pod: the waiting one"),
+        pytest.param((ASSIGNED_POD, Action.All), (TARGET_POD, Action.Update), False, id="bound: not the waiting one"),
+        pytest.param((TARGET_POD, Action.All), (UNSCHEDULED_POD, Action.Add), False, id="the waiting one, no other"),
+        pytest.param((TARGET_POD, Action.All), (UNSCHEDULABLE_POD, Action.Update), True, id="the waiting one, in 1.36"),
+        pytest.param((UNSCHEDULED_POD, Action.Add), (UNSCHEDULABLE_POD, Action.Add), True, id="another one, in 1.36"),
+        pytest.param((UNSCHEDULABLE_POD, Action.Add), (UNSCHEDULED_POD, Action.Add), True, id="1.36's, in 1.37"),
         pytest.param((ASSIGNED_POD, Action.Add), (POD, Action.Add), False, id="not the other way round"),
         pytest.param((PVC, Action.Update), (PVC, Action.Update), True, id="update hears update"),
         pytest.param((POD, Action.UpdatePodLabel), (ASSIGNED_POD, Action.Update), False, id="a bit does not hear all"),
@@ -266,7 +287,9 @@ def test_scaling_down(old, new, scaled_down):
     ],
 )
 def test_taints_are_implied(registered, implied):
-    found = with_implied(registered)
+    """Until 1.36."""
+    assert with_implied(registered, V1_37) == registered
+    found = with_implied(registered, V1_36)
     assert found[: len(registered)] == registered
     assert found[len(registered) :] == ([on(NODE, Action.UpdateNodeTaint)] if implied else [])
 
@@ -285,6 +308,7 @@ def test_registrations_of_a_profile():
 
     plugins = (Waits, Never, fake("Silent", filter=None), fake("Scores", score=1))
     profile = framework_of(state_of([a_node()]), *plugins)
+    profile.handle.features = default_features(V1_36)
     found = profile.registered_events()
     assert found == {
         "Waits": [on(NODE, Action.Add, hint), on(NODE, Action.UpdateNodeTaint)],

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from stowplan.kube.api import types as t
-from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -18,11 +19,11 @@ from support.scheduling.worlds import struct
 class Bench:
     """A plugin and its cluster."""
 
-    def __init__(self, plugin, *objects, args=None, **gates):
-        self.state = ClusterState()
+    def __init__(self, plugin, *objects, args=None, version=DEFAULT_VERSION, **gates):
+        self.state = ClusterState(emulated_version=version)
         for obj in objects:
             self.put(obj)
-        features = DEFAULT_FEATURES.with_gates(gates)
+        features = default_features(version).with_gates(gates)
         self.handle = Handle(cluster=self.state, profile_name="default-scheduler", features=features)
         self.plugin = plugin(args, self.handle)
 
@@ -86,7 +87,7 @@ class Bench:
     def hint(self, pod, old, new):
         """The plugin's hint for a change; None if it does not register for it."""
         old, new = struct(old), struct(new)
-        events = events_of_change(old, new)
+        events = events_of_change(old, new, self.state.emulated_version)
         info = self.pod(pod)
         for registered in self.plugin.events_to_register():
             if any(registered.event.covers(event) for event in events):

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.in_tree.image_locality.plugin import ImageLocality
 from stowplan.testing import a_node, a_pod
 
@@ -50,11 +51,13 @@ def test_names_without_a_tag_mean_latest(bench):
     assert world.scores(using("web")) == {"n0": 33, "n1": 0}
 
 
-def test_init_containers_and_image_volumes_count(bench):
+@pytest.mark.parametrize(("version", "images"), [(V1_36, 2), (V1_37, 3)], ids=str)
+def test_init_containers_and_image_volumes_count(bench, version, images):
+    """Until 1.36, images of volumes are in the sum, but not in the number of images that limits it."""
     nodes = [a_node("n0").image("a:1", size=600 * MB).image("v:1", size=600 * MB), a_node("n1")]
-    world = bench(ImageLocality, *nodes)
+    world = bench(ImageLocality, *nodes, version=version)
     pod = a_pod().image("x").init_container("i", image="a:1").volume("v", image={"reference": "v:1"})
-    assert world.scores(pod)["n0"] == 100 * (600 - 23) // (2000 - 23)
+    assert world.scores(pod)["n0"] == 100 * (600 - 23) // (images * 1000 - 23)
 
 
 IMAGES = st.dictionaries(st.sampled_from("abc"), st.sampled_from([100 * MB, 100_000_001, 900 * MB, 1500 * MB]))

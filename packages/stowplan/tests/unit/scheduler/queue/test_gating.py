@@ -2,6 +2,7 @@
 
 import pytest
 
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.framework.events import ANY, NODE, POD, PVC, Action, on
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.testing import a_node, a_pod
@@ -180,3 +181,29 @@ def test_scheduling_gates_from_creation_to_opening():
         ("a", "UNSCHEDULABLE", "UnschedulablePodAdd"),
         ("a", "ACTIVE", "UnschedulablePodUpdatePodSchedulingGatesEliminated"),
     ]
+
+
+# -- since 1.37 --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("version", "asked_again"), [(V1_36, False), (V1_37, True)], ids=str)
+def test_gated_pods_are_flushed(version, asked_again):
+    gates = Gates("A", shut="A")
+    harness = QueueHarness(*gates.plugins, version=version, max_in_unschedulable=300.0)
+    harness.add(a_pod("a"))
+    gates.take_asked()
+    harness.advance_flushing(331)
+    assert bool(gates.take_asked()) is asked_again
+    assert harness.place("a") == "UNSCHEDULABLE"
+    gates.shut.clear()
+    harness.advance_flushing(30)
+    assert harness.place("a") == ("ACTIVE" if asked_again else "UNSCHEDULABLE")
+
+
+@pytest.mark.parametrize(("version", "node"), [(V1_36, ""), (V1_37, "n1")], ids=str)
+def test_gated_pods_are_nominated(version, node):
+    """A pod that is nominated when it comes reserves room although it is gated."""
+    harness = QueueHarness(*Gates("A", shut="A").plugins, version=version)
+    info = harness.add(a_pod("a").nominated_to("n1"))
+    assert harness.place("a") == "UNSCHEDULABLE"
+    assert harness.state.nominator.node_of(info.uid) == node

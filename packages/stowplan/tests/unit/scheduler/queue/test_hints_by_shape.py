@@ -8,6 +8,7 @@ import pytest
 
 import stowplan
 from golden import compare
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.framework.events import Hint, events_of_change
 from support.scheduling.worlds import struct
 from support.tables import every_case
@@ -46,12 +47,14 @@ def test_twins_get_one_answer(category):
 
 
 def twins_get_one_answer(scenario):
-    cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
+    cluster = stowplan.Cluster(
+        scenario["objects"] + scenario["pods"], config=scenario["config"], emulated_version=str(V1_36)
+    )
     pairs = [(cluster.pod(pod), cluster.pod(twin_of(pod))) for pod in scenario["pods"]]
     asked = 0
     for change in scenario["changes"]:
         old, new = struct(change.get("old")), struct(change.get("new"))
-        events, changed = events_of_change(old, new), (old if new is None else new)
+        events, changed = events_of_change(old, new, V1_36), (old if new is None else new)
         for pod, twin in pairs:
             assert pod.shape is twin.shape
             if changed.metadata.uid == pod.uid or changed.metadata.name == pod.pod.metadata.name:

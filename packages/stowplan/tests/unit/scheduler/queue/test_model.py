@@ -15,6 +15,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.plugins import QueueSortPlugin
 from stowplan.scheduler.framework.events import (
     FORCE_ACTIVATE,
@@ -162,8 +163,10 @@ class Machine(RuleBasedStateMachine):
         longest=st.sampled_from((10.0, 10.0, 3.5, 0.0)),
         start=st.sampled_from((1000.0, 1000.25)),
         in_a_row=st.sampled_from((0, 1, 2)),
+        version=st.sampled_from((V1_36, V1_37)),
     )
-    def begin(self, pop, sort, longest, start, in_a_row):
+    def begin(self, pop, sort, longest, start, in_a_row, version):
+        self.version = version
         self.world = World()
         self.off = set()
         known = plugins_of(self.world)
@@ -180,13 +183,13 @@ class Machine(RuleBasedStateMachine):
             "initial_backoff": 1.0, "max_backoff": longest, "max_in_unschedulable": 100.0, "pop_from_backoff": pop,
             "rejected_in_a_row": in_a_row,
         }  # fmt: skip
-        self.harness = QueueHarness(profiles=classes, sort=sort, start=start, **settings_)
+        self.harness = QueueHarness(profiles=classes, sort=sort, start=start, version=version, **settings_)
         self.queue = self.harness.queue
         #: "namespace/name" -> pod without a node.
         self.store = {}
         self.plain = PlainQueue(
             self._profiles(), now=lambda: self.harness.now, store=self.store, settings=settings_,
-            first=shortest if sort else by_priority,
+            version=version, first=shortest if sort else by_priority,
         )  # fmt: skip
         self.flying = {}
         #: UIDs of pods that were added while known.
@@ -198,10 +201,19 @@ class Machine(RuleBasedStateMachine):
         return {
             profile: {
                 "gates": [(n, self.world.passes(n)) for n in names if known[n][1] and n not in self.off],
-                "events": {n: [(r.event, r.hint) for r in _implied(known[n][0])] for n in names if n not in self.off},
+                "events": {
+                    n: [(r.event, r.hint) for r in self._registered(known[n][0])] for n in names if n not in self.off
+                },
             }
             for profile, names in PROFILES.items()
         }
+
+    def _registered(self, own):
+        """Until 1.36, plugins registered for nodes but not for taints get taint updates, too."""
+        nodes = [int(r.event.action) for r in own if r.event.resource == NODE]
+        if self.version < V1_37 and any(a & 1 for a in nodes) and not any(a & 16 for a in nodes):
+            return [*own, on(NODE, Action.UpdateNodeTaint)]
+        return own
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
@@ -316,7 +328,7 @@ class Machine(RuleBasedStateMachine):
     def node_changes(self, change, only_low):
         old, new = (struct(obj) for obj in change)
         check = (lambda info: info.priority <= 0) if only_low else None
-        for event in events_of_change(old, new):
+        for event in events_of_change(old, new, self.version):
             self.queue.move_all(event, old, new, pre_check=check)
             self.plain.move_all(event, old, new, check)
 
@@ -326,7 +338,7 @@ class Machine(RuleBasedStateMachine):
         new["metadata"]["labels"] = {"freed": "yes"} if how == "free" else {}
         kind = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
         old, new = None if how == "add" else struct(old | kind), struct(new | kind)
-        for event in events_of_change(old, new):
+        for event in events_of_change(old, new, self.version):
             self.queue.move_all(event, old, new)
             self.plain.move_all(event, old, new)
 
@@ -343,7 +355,7 @@ class Machine(RuleBasedStateMachine):
             "other": (pod, a_pod(name).uid(uid).on("n").annotations(a="b")),
         }
         old, new = (struct(obj) for obj in changes[how])
-        for event in events_of_change(old, new):
+        for event in events_of_change(old, new, self.version):
             self.queue.move_all(event, old, new)
             self.plain.move_all(event, old, new)
 
@@ -496,14 +508,6 @@ class Machine(RuleBasedStateMachine):
             queued = self.queue.get(f"default/{name}")
             if queued is not None and told[name] in PLACES:
                 assert told[name] == queued.place.name
-
-
-def _implied(registered):
-    """Plugins registered for nodes but not for taints get taint updates, too."""
-    nodes = [int(r.event.action) for r in registered if r.event.resource == NODE]
-    if any(a & 1 for a in nodes) and not any(a & 16 for a in nodes):
-        return [*registered, on(NODE, Action.UpdateNodeTaint)]
-    return registered
 
 
 def _seen(queued):

@@ -20,7 +20,7 @@ from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.api.urls import without_password
-from stowplan.kube.config.kubernetes_versions import BINARY_VERSION
+from stowplan.kube.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
 
 

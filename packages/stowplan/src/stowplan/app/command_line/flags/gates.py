@@ -19,7 +19,7 @@ from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.config.features import NEEDED_WITH, UNBUILT
 from stowplan.kube.config.gate_table import Gate, Stage, gates_at
-from stowplan.kube.config.kubernetes_versions import BINARY_VERSION
+from stowplan.kube.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
 
 _COMPONENT = "kube"

@@ -18,7 +18,7 @@ from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.config.configuration import ClientConnection, LeaderElection
 from stowplan.kube.config.gate_table import gates_at
-from stowplan.kube.config.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION
+from stowplan.kube.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION
 
 _CONNECTION = ClientConnection()
 _ELECTION = LeaderElection()

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from stowplan.app.command_line.flags.flag_set import FlagError
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.config.kubernetes_versions import (
+from stowplan.kube.kubernetes_versions import (
     BINARY_VERSION,
     DEFAULT_VERSION,
     OLDEST_VERSION,

@@ -40,7 +40,7 @@ from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import FeatureGates, load_config
 from stowplan.kube.config.features import default_features
-from stowplan.kube.config.kubernetes_versions import V1_36, VersionError, emulated_version_of
+from stowplan.kube.kubernetes_versions import V1_36, VersionError, emulated_version_of
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.engine.context import EngineSettings, Meter

@@ -400,7 +400,9 @@ class Framework(ProfilePlugins):
             for name in self.points[point]:
                 if name not in registered:
                     own = self._events_of(name)
-                    registered[name] = with_implied(own) if implied else list(own)
+                    registered[name] = (
+                        with_implied(own, self.handle.features.emulated_version) if implied else list(own)
+                    )
         return registered
 
     def _events_of(self, plugin: str) -> Sequence[ClusterEventWithHint]:

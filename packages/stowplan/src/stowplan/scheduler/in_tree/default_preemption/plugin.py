@@ -17,7 +17,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.events import POD, Action, ClusterEventWithHint, Hint, on
+from stowplan.scheduler.framework.events import Action, ClusterEventWithHint, Hint, on, pod_events
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.interface import (
@@ -163,8 +163,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return preemption_of(result.detail)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pods = pod_events(self.handle.features.emulated_version)
         # Never requeues; registered so that gated preemptors are re-evaluated.
-        return (on(POD, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
+        return (on(pods.assigned, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
 
 
 def _log_ineligible(pod: PodInfo, reason: str) -> None:

@@ -12,7 +12,6 @@ from stowplan.scheduler.framework.events import (
     DEVICE_CLASS,
     DEVICE_TAINT_RULE,
     NODE,
-    POD,
     RESOURCE_CLAIM,
     RESOURCE_SLICE,
     Action,
@@ -20,6 +19,7 @@ from stowplan.scheduler.framework.events import (
     Hint,
     NamedObjects,
     on,
+    pod_events,
     queue_if,
 )
 from stowplan.scheduler.framework.handle import Handle
@@ -41,10 +41,11 @@ def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ..
 
     # In the reference these are changes of slices, whose devices have the taints of the rules.
     rules = [on(DEVICE_TAINT_RULE, Action.Add | Action.Update | Action.Delete, after_rule_change)]
+    pods = pod_events(handle.features.emulated_version)
     return (
         on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
         on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change, named=_CLAIMS_OF_POD),
-        on(POD, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
+        on(pods.own, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
         on(DEVICE_CLASS, Action.Add | Action.Update),
         on(RESOURCE_SLICE, Action.Add | Action.Update),
         *(rules if features.device_taint_rules else ()),

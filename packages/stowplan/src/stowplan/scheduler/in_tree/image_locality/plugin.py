@@ -9,14 +9,18 @@ Upstream: pkg/scheduler/framework/plugins/imagelocality.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import MAX_SCORE, ScorePlugin
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.in_tree.image_locality.declaration import DECLARATION
@@ -31,12 +35,19 @@ class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
     short_name = "images"
     reads = Reads.NODES
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        #: Images of volumes were part of the sum before they were part of its limit.
+        self._counts_volumes = handle.features.emulated_version >= V1_37
+
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         table, names = nodes.table, pod.shape.image_names
         if not table.images:
             return np.zeros(len(nodes), np.int64)
         spec = pod.pod.spec
         containers = len(spec.init_containers) + len(spec.containers)
+        if self._counts_volumes:
+            containers += sum(volume.image is not None for volume in spec.volumes)
         key = ("ImageLocality", names, containers)
         return nodes.take(table.memo(key, lambda: _scores(table, names, containers)))
 

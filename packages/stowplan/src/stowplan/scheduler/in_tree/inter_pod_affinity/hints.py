@@ -12,8 +12,9 @@ from collections.abc import Sequence
 
 from stowplan.kube.api.selectors import SelectorError
 from stowplan.kube.api.types import Node, Pod
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
-from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 
@@ -21,12 +22,18 @@ _NO_LABELS: dict[str, str] = {}
 
 
 def _all_match(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
-    """Parity: "all terms", even for anti-affinity, where a single one would suffice."""
     namespace, labels = pod.metadata.namespace or "default", pod.metadata.labels
     return bool(terms) and all(term.matches(namespace, labels, _NO_LABELS) for term in terms)
 
 
+def _any_matches(terms: Sequence[AffinityTerm], pod: Pod) -> bool:
+    namespace, labels = pod.metadata.namespace or "default", pod.metadata.labels
+    return any(term.matches(namespace, labels, _NO_LABELS) for term in terms)
+
+
 def after_pod_change(handle: Handle, pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+    # Parity: until 1.36, pods only repel each other if all terms match, although a single one suffices.
+    repel = _any_matches if handle.features.emulated_version >= V1_37 else _all_match
     if old is not None and new is not None and same_pod(pod, new):
         return Hint.QUEUE
     if any(changed is not None and not is_placed_or_nominated(changed) for changed in (old, new)):
@@ -36,11 +43,11 @@ def after_pod_change(handle: Handle, pod: PodInfo, old: Pod | None, new: Pod | N
         assert new is not None
         return queue_if(_all_match(near, new))
     if new is None:
-        if _all_match(far, old):
+        if repel(far, old):
             return Hint.QUEUE
-        return queue_if(_all_match(handle.pod_info(old).shape.required_anti_affinity, pod.pod))
+        return queue_if(repel(handle.pod_info(old).shape.required_anti_affinity, pod.pod))
     came_near = not _all_match(near, old) and _all_match(near, new)
-    return queue_if(came_near or (_all_match(far, old) and not _all_match(far, new)))
+    return queue_if(came_near or (repel(far, old) and not repel(far, new)))
 
 
 def after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
@@ -70,7 +77,12 @@ def _key_helps(key: str, old: Node | None, new: Node, *, near: bool) -> bool:
 def events(handle: Handle) -> Sequence[ClusterEventWithHint]:
     pods = Action.Add | Action.UpdatePodLabel | Action.Delete
     nodes = Action.Add | Action.UpdateNodeLabel
+
+    def after_change(pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:
+        return after_pod_change(handle, pod, old, new)
+
+    of_pods = pod_events(handle.features.emulated_version).either
     return (
-        on(POD, pods, lambda pod, old, new: after_pod_change(handle, pod, old, new), by_shape=True),
+        *(on(resource, pods, after_change, by_shape=True) for resource in of_pods),
         on(NODE, nodes, after_node_change, by_shape=True),
     )

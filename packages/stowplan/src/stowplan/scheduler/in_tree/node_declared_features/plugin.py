@@ -19,7 +19,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
-from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreFilterPlugin, PreFilterResult
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error
@@ -70,9 +70,10 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsN
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         if not self._enabled:
             return ()
+        pods = pod_events(self.handle.features.emulated_version)
         return (
             on(NODE, Action.Add | Action.UpdateNodeDeclaredFeature, _after_node_change, by_shape=True),
-            on(POD, Action.Update, _after_pod_update, by_shape=True),
+            on(pods.own, Action.Update, _after_pod_update, by_shape=True),
         )
 
 

@@ -13,7 +13,7 @@ from stowplan.scheduler.cluster.ports import ports_conflict
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
-from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreFilterPlugin, PreFilterResult
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Reason, Status, error
@@ -44,7 +44,8 @@ class NodePorts(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsNoObjects, E
         return Rejections.where(taken, PORTS_TAKEN) if taken.any() else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.Delete, self._after_pod_deletion, by_shape=True), on(NODE, Action.Add))
+        pods = pod_events(self.handle.features.emulated_version)
+        return (on(pods.assigned, Action.Delete, self._after_pod_deletion, by_shape=True), on(NODE, Action.Add))
 
     def _after_pod_deletion(self, pod: PodInfo, old: Pod, new: None) -> Hint:
         if not is_placed_or_nominated(old):

@@ -22,11 +22,11 @@ from stowplan.scheduler.framework.declarations import Reads, TemplateSigned
 from stowplan.scheduler.framework.events import (
     DEVICE_CLASS,
     NODE,
-    POD,
     Action,
     ClusterEventWithHint,
     Hint,
     on,
+    pod_events,
     queue_if,
 )
 from stowplan.scheduler.framework.handle import Handle
@@ -212,9 +212,10 @@ class NodeResourcesFit(
     # -- events -------------------------------------------------------------------------------------------------------
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pods, scaled_down = pod_events(self.handle.features.emulated_version), Action.UpdatePodScaleDown
         events = [
-            on(POD, Action.Delete, self._after_pod_deleted, by_shape=True),
-            on(POD, Action.UpdatePodScaleDown, self._after_pod_scaled_down, by_shape=True),
+            on(pods.assigned, Action.Delete, self._after_pod_deleted, by_shape=True),
+            *(on(resource, scaled_down, self._after_pod_scaled_down, by_shape=True) for resource in pods.either),
             on(NODE, Action.Add | Action.UpdateNodeAllocatable, self._after_node_change, by_shape=True),
         ]
         if self.handle.features.enabled("DRAExtendedResource"):

@@ -18,7 +18,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
-from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status
@@ -45,9 +45,10 @@ class NodeUnschedulable(FilterPlugin, TemplateSigned, ReadsNoObjects, EnqueueExt
         return Rejections.where(cordoned, UNSCHEDULABLE, Code.UnschedulableAndUnresolvable)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pods = pod_events(self.handle.features.emulated_version)
         return (
             on(NODE, Action.Add | Action.UpdateNodeTaint, _after_node_change, by_shape=True),
-            on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
+            on(pods.own, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
         )
 
 

@@ -6,16 +6,17 @@ Upstream: EventsToRegister of pkg/scheduler/framework/plugins/nodevolumelimits.
 from __future__ import annotations
 
 from stowplan.kube.api import types as t
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.events import (
     CSI_NODE,
-    POD,
     PVC,
     VOLUME_ATTACHMENT,
     Action,
     ClusterEventWithHint,
     Hint,
     on,
+    pod_events,
     queue_if,
 )
 from stowplan.scheduler.in_tree.common.csi_migration import inline_handle, migration_of
@@ -23,11 +24,11 @@ from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, after_claim_change
 
 
-def events() -> tuple[ClusterEventWithHint, ...]:
+def events(version: KubernetesVersion) -> tuple[ClusterEventWithHint, ...]:
     return (
         on(CSI_NODE, Action.Add),
         on(CSI_NODE, Action.Update, _after_limits_update, by_shape=True),
-        on(POD, Action.Delete, _after_volumes_freed, by_shape=True),
+        on(pod_events(version).assigned, Action.Delete, _after_volumes_freed, by_shape=True),
         on(PVC, Action.Add, after_claim_change, named=CLAIMS_OF_POD),
         on(VOLUME_ATTACHMENT, Action.Delete, _after_detachment, by_shape=True),
     )

@@ -303,7 +303,7 @@ class NodeVolumeLimits(
         return self._columns
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return events()
+        return events(self.handle.features.emulated_version)
 
 
 def _by_driver(found: Iterable[VolumeBehind]) -> Volumes | Status:

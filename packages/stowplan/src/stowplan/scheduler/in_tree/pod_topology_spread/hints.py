@@ -10,7 +10,7 @@ from typing import Any
 
 from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod
 
 HARD = "DoNotSchedule"
@@ -27,7 +27,11 @@ def events(plugin: Any) -> Sequence[ClusterEventWithHint]:
 
     pods = Action.Add | Action.UpdatePodLabel | Action.UpdatePodToleration | Action.Delete
     nodes = Action.Add | Action.Delete | Action.UpdateNodeLabel | Action.UpdateNodeTaint
-    return on(POD, pods, after_pod_change, by_shape=True), on(NODE, nodes, after_node_change, by_shape=True)
+    of_pods = pod_events(plugin.handle.features.emulated_version).either
+    return (
+        *(on(resource, pods, after_pod_change, by_shape=True) for resource in of_pods),
+        on(NODE, nodes, after_node_change, by_shape=True),
+    )
 
 
 def _after_pod_change(constraints: Sequence[Any], pod: PodInfo, old: Pod | None, new: Pod | None) -> Hint:

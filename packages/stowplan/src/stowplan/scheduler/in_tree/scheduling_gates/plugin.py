@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.framework.events import POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, PreEnqueuePlugin
 from stowplan.scheduler.framework.status import Reason, Status, unresolvable
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
@@ -26,7 +26,8 @@ class SchedulingGates(PreEnqueuePlugin, EnqueueExtensions):
         return unresolvable(GATED.of(gates=" ".join(gate.name for gate in gates))) if gates else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated, by_shape=True),)
+        pods = pod_events(self.handle.features.emulated_version)
+        return (on(pods.own, Action.UpdatePodSchedulingGatesEliminated, _after_gates_eliminated, by_shape=True),)
 
 
 def _after_gates_eliminated(pod: PodInfo, old: Pod, new: Pod) -> Hint:

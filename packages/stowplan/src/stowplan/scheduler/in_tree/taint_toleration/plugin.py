@@ -20,7 +20,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
-from stowplan.scheduler.framework.events import NODE, POD, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreScorePlugin, ScorePlugin
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
@@ -72,9 +72,10 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         return default_normalize(scores, feasible, reverse=True)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pods = pod_events(self.handle.features.emulated_version)
         return (
             on(NODE, Action.Add | Action.UpdateNodeTaint, self._after_node_change, by_shape=True),
-            on(POD, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
+            on(pods.own, Action.UpdatePodToleration, _after_toleration_change, by_shape=True),
         )
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:

@@ -22,7 +22,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, SignPlugin
-from stowplan.scheduler.framework.events import NODE, POD, PVC, Action, ClusterEventWithHint, Hint, on, queue_if
+from stowplan.scheduler.framework.events import NODE, PVC, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
     FilterPlugin,
@@ -132,8 +132,9 @@ class VolumeRestrictions(PreFilterPlugin, FilterPlugin, PodExtensions, SignPlugi
         return [name for name, claim in claims if claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes]
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        pods = pod_events(self.handle.features.emulated_version)
         return (
-            on(POD, Action.Delete, self._after_pod_deletion, by_shape=True),
+            on(pods.assigned, Action.Delete, self._after_pod_deletion, by_shape=True),
             on(NODE, Action.Add),
             on(PVC, Action.Add, _after_claim_added, by_shape=True, named=CLAIMS_OF_POD),
         )

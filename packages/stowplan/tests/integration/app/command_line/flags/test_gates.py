@@ -10,7 +10,7 @@ from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
 from stowplan.kube.config.features import UNBUILT
 from stowplan.kube.config.gate_table import HISTORIES, Gate, gates_at
-from stowplan.kube.config.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION, V1_36, V1_37, KubernetesVersion
+from stowplan.kube.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION, V1_36, V1_37, KubernetesVersion
 
 VERSIONS = [KubernetesVersion(1, minor) for minor in range(OLDEST_VERSION.minor, BINARY_VERSION.minor + 1)]
 

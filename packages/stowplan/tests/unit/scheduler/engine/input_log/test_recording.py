@@ -15,7 +15,7 @@ from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.api.users import ConfigMap
-from stowplan.kube.config.kubernetes_versions import V1_36, V1_37
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.kube.timing.times import ManualTime
 from stowplan.net.client.client_errors import OutcomeUnknown, StreamSilent
 from stowplan.scheduler.engine.effects import EmitEvent
