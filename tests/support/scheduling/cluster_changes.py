@@ -4,7 +4,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from stowplan.kube.api.selectors import compile_label_selector
+from stowplan.kube.api.label_selectors import compile_label_selector
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.cluster.state import ClusterState

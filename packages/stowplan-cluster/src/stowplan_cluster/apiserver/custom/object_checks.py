@@ -13,10 +13,9 @@ from stowplan.kube.api.field_errors import child
 from stowplan.kube.api.meta import MAX_INT32
 from stowplan_cluster.apiserver.custom.correlation import ABSENT
 from stowplan_cluster.apiserver.custom.openapi import validate_value
-from stowplan_cluster.apiserver.custom.value_errors import duplicate_value, invalid_value
 from stowplan_cluster.apiserver.objects import JsonObject, go_text, go_type, sorted_json, value_at
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.validation.field_errors import required
+from stowplan_cluster.apiserver.validation.field_errors import duplicate_value, invalid_value, required
 from stowplan_cluster.apiserver.validation.names import dns_1035_label
 
 # Uniqueness in list sets and list maps.

@@ -20,9 +20,16 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.correlation import ABSENT, Old, old_field, old_item
-from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_object, invalid_value, unsupported_value
 from stowplan_cluster.apiserver.objects import JsonObject, equal, go_number, is_number
-from stowplan_cluster.apiserver.validation.field_errors import required, too_long, too_many
+from stowplan_cluster.apiserver.validation.field_errors import (
+    NO_PATH,
+    invalid_object,
+    invalid_value,
+    required,
+    too_long,
+    too_many,
+    unsupported_value,
+)
 
 # Patterns of custom resource definitions: limits on memory and time.
 #

@@ -18,9 +18,15 @@ from stowplan.kube.api.merge_patches import copy_of
 from stowplan.kube.api.regexes import PatternError
 from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value
 from stowplan_cluster.apiserver.custom.rules.compilation import rule_errors
-from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, invalid_value
 from stowplan_cluster.apiserver.objects import JsonObject, equal
-from stowplan_cluster.apiserver.validation.field_errors import forbidden, invalid, not_supported, required
+from stowplan_cluster.apiserver.validation.field_errors import (
+    NO_PATH,
+    forbidden,
+    invalid,
+    invalid_value,
+    not_supported,
+    required,
+)
 
 _TYPES = ("array", "boolean", "integer", "number", "object", "string")
 _META_FIELDS = ("metadata", "kind", "apiVersion")

@@ -11,13 +11,92 @@ import base64
 from collections.abc import Callable
 
 from stowplan.kube.api.limit_ranges import default_limit_range
-from stowplan_cluster.apiserver.defaults import devices, pods, services, workloads
+from stowplan_cluster.apiserver.defaults import pods, workloads
 from stowplan_cluster.apiserver.defaults.pods import round_amounts
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.rbac import GROUP as RBAC
 from stowplan_cluster.apiserver.resources import Resource
 
 __all__ = ["apply_defaults"]
+
+_AFFINITY_SECONDS = 10800
+
+
+def default_service(service: JsonObject) -> None:
+    spec = service.setdefault("spec", {})
+    if not spec.get("sessionAffinity"):
+        spec["sessionAffinity"] = "None"
+    _default_affinity(spec)
+    if not spec.get("type"):
+        spec["type"] = "ClusterIP"
+    for port in spec.get("ports") or ():
+        if not port.get("protocol"):
+            port["protocol"] = "TCP"
+        if not port.get("targetPort"):
+            port["targetPort"] = port.get("port", 0)
+    kind = spec["type"]
+    external = kind in ("LoadBalancer", "NodePort") or (kind == "ClusterIP" and spec.get("externalIPs"))
+    if external and not spec.get("externalTrafficPolicy"):
+        spec["externalTrafficPolicy"] = "Cluster"
+    if spec.get("internalTrafficPolicy") is None and kind in ("NodePort", "LoadBalancer", "ClusterIP"):
+        spec["internalTrafficPolicy"] = "Cluster"
+    balancer = service.setdefault("status", {}).setdefault("loadBalancer", {})
+    if kind != "LoadBalancer":
+        return
+    if spec.get("allocateLoadBalancerNodePorts") is None:
+        spec["allocateLoadBalancerNodePorts"] = True
+    for ingress in balancer.get("ingress") or ():
+        if ingress.get("ip") and ingress.get("ipMode") is None:
+            ingress["ipMode"] = "VIP"
+
+
+def _default_affinity(spec: JsonObject) -> None:
+    if spec["sessionAffinity"] == "None":
+        spec.pop("sessionAffinityConfig", None)
+    elif spec["sessionAffinity"] == "ClientIP":
+        config = (spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}
+        if config.get("timeoutSeconds") is None:
+            spec["sessionAffinityConfig"] = {"clientIP": {"timeoutSeconds": _AFFINITY_SECONDS}}
+
+
+def default_resource_claim(claim: JsonObject) -> None:
+    _default_claim_spec(claim.get("spec") or {})
+    allocation = (claim.get("status") or {}).get("allocation") or {}
+    for result in (allocation.get("devices") or {}).get("results") or ():
+        _default_tolerations(result)
+
+
+def default_claim_template(template: JsonObject) -> None:
+    _default_claim_spec((template.get("spec") or {}).get("spec") or {})
+
+
+def _default_claim_spec(spec: JsonObject) -> None:
+    for request in (spec.get("devices") or {}).get("requests") or ():
+        if (exactly := request.get("exactly")) is not None:
+            _default_request(exactly)
+        for alternative in request.get("firstAvailable") or ():
+            _default_request(alternative)
+
+
+def _default_request(request: JsonObject) -> None:
+    if not request.get("allocationMode"):
+        request["allocationMode"] = "ExactCount"
+    if request["allocationMode"] == "ExactCount" and not request.get("count"):
+        request["count"] = 1
+    _default_tolerations(request)
+
+
+def _default_tolerations(holder: JsonObject) -> None:
+    for toleration in holder.get("tolerations") or ():
+        if not toleration.get("operator"):
+            toleration["operator"] = "Equal"
+
+
+def default_slice(resource_slice: JsonObject) -> None:
+    for device in (resource_slice.get("spec") or {}).get("devices") or ():
+        for mapping in (device.get("nodeAllocatableResourceMappings") or {}).values():
+            if mapping.get("allocationMultiplier") is None:
+                mapping["allocationMultiplier"] = "1"
 
 
 _NAME_LABEL = "kubernetes.io/metadata.name"
@@ -125,7 +204,7 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "pods": pods.default_pod,
     "replicationcontrollers": workloads.default_controller,
     "secrets": _default_secret,
-    "services": services.default_service,
+    "services": default_service,
     "daemonsets.apps": workloads.default_daemon_set,
     "deployments.apps": workloads.default_deployment,
     "replicasets.apps": workloads.default_replica_set,
@@ -137,9 +216,9 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "storageclasses.storage.k8s.io": _default_storage_class,
     "priorityclasses.scheduling.k8s.io": _default_priority_class,
     "podgroups.scheduling.k8s.io": _default_pod_group,
-    "resourceclaims.resource.k8s.io": devices.default_resource_claim,
-    "resourceclaimtemplates.resource.k8s.io": devices.default_claim_template,
-    "resourceslices.resource.k8s.io": devices.default_slice,
+    "resourceclaims.resource.k8s.io": default_resource_claim,
+    "resourceclaimtemplates.resource.k8s.io": default_claim_template,
+    "resourceslices.resource.k8s.io": default_slice,
     f"clusterrolebindings.{RBAC}": _default_binding,
     f"rolebindings.{RBAC}": _default_binding,
     "customresourcedefinitions.apiextensions.k8s.io": _default_definition,

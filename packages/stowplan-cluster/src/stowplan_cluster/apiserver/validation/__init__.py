@@ -20,21 +20,17 @@ from stowplan_cluster.apiserver.validation import (
     access,
     autoscalers,
     claims,
-    data,
+    core,
     definitions,
     device_claims,
     device_slices,
-    events,
     jobs,
     metadata,
     names,
-    nodes,
     pod_updates,
     pods,
-    policy,
     quotas,
     scheduling,
-    services,
     storage,
     workloads,
 )
@@ -45,7 +41,7 @@ Check = Callable[[Errors, JsonObject], None]
 #: (errors, new, old, subresource)
 CheckUpdate = Callable[[Errors, JsonObject, JsonObject, str], None]
 
-l__ = ["validate_create", "validate_update"]
+__all__ = ["validate_create", "validate_update"]
 
 
 class _Rules(PlainStruct, frozen=True):
@@ -71,9 +67,9 @@ _CUSTOM = _Rules(_accept, _accept_update, known_finalizers=False)
 _STORED_ONLY = _Rules(_accept, _accept_update, names.path_segment, known_finalizers=False)
 
 _CORE = {
-    "configmaps": _Rules(data.check_config_map, data.check_config_map_update),
+    "configmaps": _Rules(core.check_config_map, core.check_config_map_update),
     "namespaces": _Rules(quotas.check_namespace, quotas.check_namespace_update, names.dns_label),
-    "nodes": _Rules(nodes.check_node, nodes.check_node_update),
+    "nodes": _Rules(core.check_node, core.check_node_update),
     "persistentvolumeclaims": _Rules(claims.check_claim, claims.check_claim_update),
     "persistentvolumes": _Rules(storage.check_volume, storage.check_volume_update),
     "pods": _Rules(pods.check_new_pod, pod_updates.check_pod_update),
@@ -83,9 +79,9 @@ _CORE = {
     "resourcequotas": _Rules(quotas.check_quota, quotas.check_quota_update),
     "limitranges": _Rules(quotas.check_limit_range, quotas.check_limit_range_update),
     "runtimeclasses.node.k8s.io": _Rules(quotas.check_runtime_class, quotas.check_runtime_class_update),
-    "secrets": _Rules(data.check_secret, data.check_secret_update),
+    "secrets": _Rules(core.check_secret, core.check_secret_update),
     "serviceaccounts": _Rules(_accept, _accept_update),
-    "services": _Rules(services.check_service, services.check_service_update, names.dns_label),
+    "services": _Rules(core.check_service, core.check_service_update, names.dns_label),
 }
 _WORKLOADS = {
     "controllerrevisions.apps": _Rules(workloads.check_revision, workloads.check_revision_update),
@@ -106,16 +102,16 @@ _STORAGE = {
 }
 _SCHEDULING = {
     "poddisruptionbudgets.policy": _Rules(
-        policy.check_budget, policy.check_budget_update, names.path_segment, known_finalizers=False
+        scheduling.check_budget, scheduling.check_budget_update, names.path_segment, known_finalizers=False
     ),
     "priorityclasses.scheduling.k8s.io": _Rules(
         scheduling.check_priority_class, scheduling.check_priority_class_update
     ),
     "workloads.scheduling.k8s.io": _Rules(scheduling.check_workload, scheduling.check_workload_update),
     "podgroups.scheduling.k8s.io": _Rules(scheduling.check_pod_group, scheduling.check_pod_group_update),
-    "leases.coordination.k8s.io": _Rules(policy.check_lease, policy.check_lease_update, known_finalizers=False),
+    "leases.coordination.k8s.io": _Rules(scheduling.check_lease, scheduling.check_lease_update, known_finalizers=False),
     "leasecandidates.coordination.k8s.io": _Rules(
-        policy.check_candidate, policy.check_candidate_update, names.config_key, known_finalizers=False
+        scheduling.check_candidate, scheduling.check_candidate_update, names.config_key, known_finalizers=False
     ),
 }
 _DEVICES = {
@@ -137,10 +133,8 @@ _ACCESS = {
     )
 }
 _EVENTS = {
-    "events": _Rules(
-        events.check_core_event, events.check_core_event_update, names.path_segment, known_finalizers=False
-    ),
-    "events.events.k8s.io": _Rules(events.check_event, events.check_event_update),
+    "events": _Rules(core.check_core_event, core.check_core_event_update, names.path_segment, known_finalizers=False),
+    "events.events.k8s.io": _Rules(core.check_event, core.check_event_update),
 }
 _RULES = {
     **_CORE,

@@ -23,8 +23,8 @@ from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
 from stowplan.kube.api.device_claims import ResourceClaimSpec, ResourceClaimStatus
 from stowplan.kube.api.meta import ObjectMeta, controller_of
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher
 from stowplan.kube.api.pod import PodResourceClaimStatus
-from stowplan.kube.api.selectors import NodeSelectorMatcher
 from stowplan.kube.api.storage import default_class
 from stowplan.kube.api.types import (
     PersistentVolume,

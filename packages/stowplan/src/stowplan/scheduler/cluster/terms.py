@@ -20,7 +20,7 @@ from enum import Enum
 
 import numpy as np
 
-from stowplan.kube.api.selectors import Selector
+from stowplan.kube.api.label_selectors import Selector
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask, Rows, Values
 from stowplan.scheduler.cluster.columns import grown, with_rows

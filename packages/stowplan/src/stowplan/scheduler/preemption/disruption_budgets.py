@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.kube.api import types as t
-from stowplan.kube.api.selectors import Selector, SelectorError, compile_label_selector
+from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.objects import ObjectStore
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.kube.api.selectors import EVERYTHING, Requirement, Selector, selector_of
+from stowplan.kube.api.label_selectors import EVERYTHING, Requirement, Selector, selector_of
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.terms import MatchCounts, PodTerm, equality_of
 from stowplan.testing import a_node, a_pod

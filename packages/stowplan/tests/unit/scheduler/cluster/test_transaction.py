@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from stowplan.kube.api.selectors import compile_label_selector
+from stowplan.kube.api.label_selectors import compile_label_selector
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.terms import MatchCounts, PodTerm
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, TransactionError

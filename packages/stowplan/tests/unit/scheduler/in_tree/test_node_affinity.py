@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.decode import convert
-from stowplan.kube.api.selectors import SelectorError
+from stowplan.kube.api.label_selectors import SelectorError
 from stowplan.kube.api.types import NodeAffinity as NodeAffinitySpec
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import PreFilterResult

@@ -32,9 +32,17 @@ from stowplan_cluster.apiserver.custom.rules.compilation import (
     compiled_rules,
     escaped,
 )
-from stowplan_cluster.apiserver.custom.value_errors import NO_PATH, duplicate_value, invalid_value
 from stowplan_cluster.apiserver.objects import JsonObject, equal
-from stowplan_cluster.apiserver.validation.field_errors import OMITTED, duplicate, forbidden, invalid, required
+from stowplan_cluster.apiserver.validation.field_errors import (
+    NO_PATH,
+    OMITTED,
+    duplicate,
+    duplicate_value,
+    forbidden,
+    invalid,
+    invalid_value,
+    required,
+)
 
 # Parts of custom resources as values of expressions.
 #

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from stowplan.kube.api.label_selectors import DOES_NOT_EXIST, EXISTS, GT, IN, LT, NOT_IN, Requirement, Selector
 from stowplan.kube.api.quantity import NANO, Format, format_quantity
-from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, GT, IN, LT, NOT_IN, Requirement, Selector
 from stowplan.kube.api.types import Taint
 from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
 from stowplan.scheduler.cluster.ports import Port

@@ -17,8 +17,8 @@ from typing import TypeVar
 
 import numpy as np
 
+from stowplan.kube.api.label_selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Requirement
 from stowplan.kube.api.node_selectors import NODE_NAME_FIELD, NodeSelectorMatcher, NodeTerm, RequiredNodeAffinity
-from stowplan.kube.api.selectors import DOES_NOT_EXIST, EXISTS, IN, NOT_IN, Requirement
 from stowplan.kube.api.taints import untolerated
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows, Values
 from stowplan.scheduler.cluster.labels import LabelColumn

@@ -15,9 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
-from stowplan.kube.api.node_selectors import NodeSelectorMatcher
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher, compile_node_selector
 from stowplan.kube.api.pod import Pod
-from stowplan.kube.api.selectors import compile_node_selector
 from stowplan.kube.api.types import DeviceClass, PodGroup, ResourceClaim
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState

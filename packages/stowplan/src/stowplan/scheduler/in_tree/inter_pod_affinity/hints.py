@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan.kube.api.selectors import SelectorError
+from stowplan.kube.api.label_selectors import SelectorError
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stowplan.kube.api import types as t
-from stowplan.kube.api.selectors import Selector
+from stowplan.kube.api.label_selectors import Selector
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask, Values
 from stowplan.scheduler.cluster.labels import LabelColumn

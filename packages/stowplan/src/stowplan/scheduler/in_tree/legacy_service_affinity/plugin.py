@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from msgspec import field
 
-from stowplan.kube.api.selectors import selector_from_map
+from stowplan.kube.api.label_selectors import selector_from_map
 from stowplan.kube.api.types import Service
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask

@@ -7,8 +7,9 @@ from difflib import get_close_matches
 
 import numpy as np
 
+from stowplan.kube.api.label_selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.selectors import DOES_NOT_EXIST, IN, NOT_IN, Requirement, compile_node_term
+from stowplan.kube.api.node_selectors import compile_node_term
 from stowplan.kube.api.types import NodeSelectorTerm, Pod
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.field_errors import aggregate
+from stowplan.kube.api.label_selectors import IN, SelectorError
 from stowplan.kube.api.node_selectors import (
     NODE_NAME_FIELD,
     NodeSelectorMatcher,
@@ -23,7 +24,6 @@ from stowplan.kube.api.node_selectors import (
     compile_preferred_terms,
     node_selector_errors,
 )
-from stowplan.kube.api.selectors import IN, SelectorError
 from stowplan.kube.api.types import Node, NodeSelector, NodeSelectorTerm, Pod
 from stowplan.kube.api.types import NodeAffinity as NodeAffinitySpec
 from stowplan.scheduler.cluster.arrays import Ints, Mask

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stowplan.kube.api.selectors import Selector
+from stowplan.kube.api.label_selectors import Selector
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask
 from stowplan.scheduler.cluster.labels import LabelColumn

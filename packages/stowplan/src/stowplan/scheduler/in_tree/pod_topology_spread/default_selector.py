@@ -8,7 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from stowplan.kube.api import types as t
-from stowplan.kube.api.selectors import NOTHING, Selector, SelectorError, compile_label_selector, selector_from_map
+from stowplan.kube.api.label_selectors import (
+    NOTHING,
+    Selector,
+    SelectorError,
+    compile_label_selector,
+    selector_from_map,
+)
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.objects import ObjectStore, ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodShape

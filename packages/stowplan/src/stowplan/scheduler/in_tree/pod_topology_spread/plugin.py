@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
-from stowplan.kube.api.selectors import Selector, SelectorError, compile_label_selector
+from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.types import TopologySpreadConstraint
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask

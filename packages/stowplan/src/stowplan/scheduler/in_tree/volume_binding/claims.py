@@ -14,11 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from stowplan.kube.api.affinity import NodeSelector
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.selectors import (
-    NodeSelectorMatcher,
-    NodeTerm,
-    compile_node_selector,
-)
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
 from stowplan.kube.claims.annotations import SELECTED_NODE
 from stowplan.kube.claims.claim_terms import (

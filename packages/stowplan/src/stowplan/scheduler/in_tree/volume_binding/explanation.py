@@ -9,9 +9,10 @@ import numpy as np
 from msgspec.structs import replace
 
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.kube.api.label_selectors import IN
 from stowplan.kube.api.meta import ObjectMeta, reference_to
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher
 from stowplan.kube.api.quantity import Format, format_quantity
-from stowplan.kube.api.selectors import IN, NodeSelectorMatcher
 from stowplan.kube.api.types import (
     CSIStorageCapacity,
     PersistentVolume,

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from stowplan.kube.api.selectors import IN, NodeSelectorMatcher
+from stowplan.kube.api.label_selectors import IN
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.in_tree.common.node_selection import matcher_mask

@@ -14,15 +14,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from stowplan.kube.api.affinity import TopologySelectorTerm
+from stowplan.kube.api.label_selectors import IN, Requirement, SelectorError, compile_label_selector
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm
 from stowplan.kube.api.quantity import parse_quantity, value
-from stowplan.kube.api.selectors import (
-    IN,
-    NodeSelectorMatcher,
-    NodeTerm,
-    Requirement,
-    SelectorError,
-    compile_label_selector,
-)
 from stowplan.kube.api.types import CSIDriver, CSIStorageCapacity, StorageClass
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex

@@ -23,7 +23,7 @@ import numpy as np
 from msgspec import field
 
 from stowplan.kube.api.meta import ObjectReference
-from stowplan.kube.api.selectors import NodeSelectorMatcher
+from stowplan.kube.api.node_selectors import NodeSelectorMatcher
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.claims.claim_terms import ClaimRequirements, class_name_of, is_free, size_in
 from stowplan.kube.structs import PlainStruct

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api import types as t
-from stowplan.kube.api.selectors import compile_label_selector
+from stowplan.kube.api.label_selectors import compile_label_selector
 from stowplan.kube.claims.claim_terms import ClaimRequirements
 from stowplan.scheduler.in_tree.volume_binding import volumes as module
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
