@@ -55,18 +55,21 @@ def findings(manifest: Mapping[str, Any], *, only_fields: bool = False) -> Itera
     if unknown or only_fields:
         # A required field may be missing because it is misspelled.
         return
+    _complete(resource, obj)
+    for problem in validation.validate_create(resource, obj):
+        yield _misleads(resource, problem), str(problem)
+
+
+def _complete(resource: Resource, obj: JsonObject) -> None:
+    """Add what the server does before validation."""
     if resource.namespaced:
         obj["metadata"].setdefault("namespace", "default")
     apply_defaults(resource, obj)
     if resource.storage == "services":
-        # The server allocates addresses; validation requires them.
         allocate_addresses(obj, lambda *_: [])
     if resource.storage == "jobs.batch":
-        # Likewise a job's uid and the selector made from it.
         obj["metadata"]["uid"] = "uid"
         generate_selector(obj, 0.0)
-    for problem in validation.validate_create(resource, obj):
-        yield _misleads(resource, problem), str(problem)
 
 
 def _meant(schema: Struct, complaint: str) -> str:
@@ -107,8 +110,6 @@ def stored_form(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
         return {}, [str(error)]
     if complaints:
         return {}, complaints
-    if resource.namespaced:
-        obj["metadata"].setdefault("namespace", "default")
-    apply_defaults(resource, obj)
+    _complete(resource, obj)
     problems = [str(problem) for problem in validation.validate_create(resource, obj)]
     return to_storage(resource, obj, stored_as=_CATALOGUE.of_storage(resource.storage)), problems

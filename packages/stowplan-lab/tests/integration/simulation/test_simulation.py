@@ -413,7 +413,8 @@ def drained(tmp_path, spec, kind="Deployment", replicas=4, **more):
         "metadata": {"name": "b", "namespace": "default"},
         "spec": {**spec, "selector": selector},
     }
-    web = a_workload(kind, replicas=replicas, labels={"app": "web"}, selector=selector)
+    scaled = {} if kind == "Job" else {"replicas": replicas, "selector": selector}
+    web = a_workload(kind, labels={"app": "web"}, **scaled)
     (tmp_path / "budget.json").write_bytes(msgspec.json.encode(budget))
     given_scenario = scenario(
         {"name": "web", "manifest": web, **({"lifetime": "1h"} if kind == "Job" else {})},

@@ -16,18 +16,16 @@ from stowplan.kube.api.merge_patches import merge_patched
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import PriorityClass, ReplicaSet, StatefulSet
 from stowplan.kube.config.config_errors import did_you_mean
-from stowplan_cluster.apiserver.manifest_checks import stored_form
-from stowplan_cluster.reconcile.views import DaemonSetSpec, DeploymentSpec, ReplicaSetSpec, StatefulSetSpec
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
-from stowplan_lab.simulation.workloads.job_specs import (
+from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.workload_specs import (
     LEFT_OUT,
     PATCHED_KINDS,
-    cron_job_of,
-    job_of,
+    job_in,
     patched_fields,
+    typed_workload,
 )
-from stowplan_lab.simulation.workloads.owners import Template
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
 #: Kinds whose pods may have runs that fail.
@@ -36,12 +34,6 @@ _FAILING = ("Pod", "Job", "CronJob")
 _PATCHED = ("template", "strategy", "updateStrategy", "minReadySeconds")
 #: Kinds whose pods are updated to another template.
 ROLLED = ("Deployment", "StatefulSet", "DaemonSet")
-_SPECS: dict[str, type[Any]] = {
-    "Deployment": DeploymentSpec,
-    "ReplicaSet": ReplicaSetSpec,
-    "StatefulSet": StatefulSetSpec,
-    "DaemonSet": DaemonSetSpec,
-}
 _COMPANIONS: dict[str, tuple[type[ApiStruct], str]] = {
     "Deployment": (ReplicaSet, "ReplicaSet"),
     "ReplicaSet": (ReplicaSet, "ReplicaSet"),
@@ -73,24 +65,21 @@ def template_of(
     if spec.scheduler_name:
         found = replace(found, spec=replace(found.spec, scheduler_name=spec.scheduler_name))
     of_spec = manifest.get("spec") or {}
-    cron_job, job = None, None
-    if kind == "CronJob":
-        cron_job, job = cron_job_of(manifest, where)
-    elif kind == "Job":
-        job = job_of(manifest, where)
+    typed: Any = None if kind == "Pod" else typed_workload(manifest, where)
+    cron_job = typed if kind == "CronJob" else None
+    job = job_in(typed) if kind == "CronJob" else typed if kind == "Job" else None
     if job is not None:
         if spec.lifetime is None:
             raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
         found = replace(found, spec=replace(found.spec, restart_policy=job.spec.restart_policy))
-    typed = _spec_of(kind, manifest, where) if kind in _SPECS else None
     template = Template(
         workload=spec.name,
         kind=kind,
         pod=found,
-        spec=typed,
+        spec=None if typed is None or job is not None else typed.spec,
         job=job,
         cron_job=cron_job,
-        min_ready=0.0 if typed is None else float(typed.min_ready_seconds),
+        min_ready=0.0 if typed is None or job is not None else float(typed.spec.min_ready_seconds),
         rolls=rolls and kind in ROLLED,
         lifetime=spec.lifetime,
         failures=spec.failures,
@@ -144,22 +133,6 @@ def _manifest(spec: WorkloadSpec, folder: Path, where: str) -> dict[str, Any]:
 def _with_name(manifest: dict[str, Any], name: str) -> dict[str, Any]:
     metadata = manifest.get("metadata") or {}
     return {"apiVersion": "v1", **manifest, "metadata": {"namespace": "default", **metadata, "name": name}}
-
-
-def _spec_of(kind: str, manifest: Mapping[str, Any], where: str) -> Any:
-    """The spec with an API server's defaults, refused with its messages; the pod template is checked elsewhere."""
-    given = dict(manifest.get("spec") or {})
-    try:
-        convert({name: value for name, value in given.items() if name != "template"}, _SPECS[kind])
-    except DecodeError as error:
-        raise ScenarioError(f"{where}: spec.{error}") from None
-    labels = {"workload": "any"}
-    template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "any", "image": "any"}]}}
-    spec = {**given, "selector": {"matchLabels": labels}, "template": template}
-    stored, problems = stored_form({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "any"}, "spec": spec})
-    if problems:
-        raise ScenarioError(*(f"{where}: {problem}" for problem in problems))
-    return convert(stored["spec"], _SPECS[kind])
 
 
 def _companion(kind: str, spec: dict[str, Any], namespace: str, where: str) -> Callable[[str], ApiStruct] | None:
