@@ -55,6 +55,7 @@ class Workload(ApiStruct, frozen=True, kw_only=True):
     api_version: str = ""
     kind: str = ""
     metadata: ObjectMeta = ObjectMeta()
+    spec: Any = None
     status: dict[str, Any] = {}
 
     @property
@@ -68,22 +69,21 @@ class Workload(ApiStruct, frozen=True, kw_only=True):
     @property
     def selector(self) -> Selector:
         """The pod selector."""
-        raise NotImplementedError
+        return compile_label_selector(self.spec.label_selector)
 
 
-class ReplicaSetSpec(ApiStruct, frozen=True, kw_only=True):
-    replicas: int = 1
+class WorkloadSpec(ApiStruct, frozen=True, kw_only=True):
     min_ready_seconds: int = 0
     label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
     template: JsonObject = {}
 
 
+class ReplicaSetSpec(WorkloadSpec, frozen=True, kw_only=True):
+    replicas: int = 1
+
+
 class ReplicaSet(Workload, frozen=True, kw_only=True):
     spec: ReplicaSetSpec = ReplicaSetSpec()
-
-    @property
-    def selector(self) -> Selector:
-        return compile_label_selector(self.spec.label_selector)
 
 
 class ReplicationControllerSpec(ApiStruct, frozen=True, kw_only=True):
@@ -112,11 +112,8 @@ class UpdateStrategy(ApiStruct, frozen=True, kw_only=True):
     rolling_update: RollingUpdate = RollingUpdate()
 
 
-class DeploymentSpec(ApiStruct, frozen=True, kw_only=True):
+class DeploymentSpec(WorkloadSpec, frozen=True, kw_only=True):
     replicas: int = 1
-    min_ready_seconds: int = 0
-    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
-    template: JsonObject = {}
     strategy: UpdateStrategy = UpdateStrategy()
     paused: bool = False
     #: MAX_INT32 means no limit, here and below.
@@ -126,10 +123,6 @@ class DeploymentSpec(ApiStruct, frozen=True, kw_only=True):
 
 class Deployment(Workload, frozen=True, kw_only=True):
     spec: DeploymentSpec = DeploymentSpec()
-
-    @property
-    def selector(self) -> Selector:
-        return compile_label_selector(self.spec.label_selector)
 
 
 class Ordinals(ApiStruct, frozen=True, kw_only=True):
@@ -141,11 +134,8 @@ class ClaimRetentionPolicy(ApiStruct, frozen=True, kw_only=True):
     when_scaled: str = "Retain"
 
 
-class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
+class StatefulSetSpec(WorkloadSpec, frozen=True, kw_only=True):
     replicas: int = 1
-    min_ready_seconds: int = 0
-    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
-    template: JsonObject = {}
     service_name: str = ""
     ordinals: Ordinals = Ordinals()
     pod_management_policy: str = "OrderedReady"
@@ -158,25 +148,14 @@ class StatefulSetSpec(ApiStruct, frozen=True, kw_only=True):
 class StatefulSet(Workload, frozen=True, kw_only=True):
     spec: StatefulSetSpec = StatefulSetSpec()
 
-    @property
-    def selector(self) -> Selector:
-        return compile_label_selector(self.spec.label_selector)
 
-
-class DaemonSetSpec(ApiStruct, frozen=True, kw_only=True):
-    min_ready_seconds: int = 0
-    label_selector: LabelSelector | None = msgspec.field(name="selector", default=None)
-    template: JsonObject = {}
+class DaemonSetSpec(WorkloadSpec, frozen=True, kw_only=True):
     update_strategy: UpdateStrategy = UpdateStrategy()
     revision_history_limit: int = 10
 
 
 class DaemonSet(Workload, frozen=True, kw_only=True):
     spec: DaemonSetSpec = DaemonSetSpec()
-
-    @property
-    def selector(self) -> Selector:
-        return compile_label_selector(self.spec.label_selector)
 
 
 class JobSpec(ApiStruct, frozen=True, kw_only=True):
@@ -201,10 +180,6 @@ class JobSpec(ApiStruct, frozen=True, kw_only=True):
 
 class Job(Workload, frozen=True, kw_only=True):
     spec: JobSpec = JobSpec()
-
-    @property
-    def selector(self) -> Selector:
-        return compile_label_selector(self.spec.label_selector)
 
 
 class CronJobSpec(ApiStruct, frozen=True, kw_only=True):
