@@ -198,11 +198,13 @@ class VolumeBinding(
     # -- scores -------------------------------------------------------------------------------------------------------
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        return SKIP if self._scorer is None else None
+        # The reference scores pods without claims to bind as well, with 0 on all nodes.
+        known: _State | None = state.get(_STATE)
+        return SKIP if self._scorer is None or known is None or not known.claims.delayed else None
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints | Status:
         known: _State | None = state.get(_STATE)
-        if known is None or self._scorer is None or not known.claims.delayed:
+        if known is None or self._scorer is None:
             return np.zeros(len(nodes), np.int64)
         judgement = self._judgement(known)
         return nodes.take(self._scorer.scores(known.claims.delayed, judgement, self.volumes))
