@@ -5,8 +5,10 @@ Upstream: the second half of Allocate, and createNodeSelector, of allocator_incu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from uuid import NAMESPACE_OID, uuid5
+
+from msgspec.structs import replace
 
 from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
 from stowplan.kube.api.device_claims import (
@@ -20,6 +22,7 @@ from stowplan.kube.api.devices import DeviceClass
 from stowplan.kube.api.meta import ResourceList
 from stowplan.kube.api.node_selectors import NODE_NAME_FIELD
 from stowplan.kube.api.quantity import format_quantity, read_quantity
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Features, Wanted
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import PooledDevice, PoolView, World
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import DevicePick
@@ -60,7 +63,7 @@ class Allocating:
         return AllocationResult(
             devices=DeviceAllocationResult(
                 results=tuple(self._result(i, pick, *devices[pick.device]) for i, pick in enumerate(picks)),
-                config=tuple(self._config(picks)),
+                config=self._config(picks),
             ),
             node_selector=self._node_selector([devices[pick.device][1] for pick in picks]),
         )
@@ -99,26 +102,30 @@ class Allocating:
         whose = metadata.uid or f"{metadata.namespace}/{metadata.name}"
         return str(uuid5(NAMESPACE_OID, f"{whose}/{metadata.resource_version}/{self._node_name}/{place}"))
 
-    def _config(self, picks: tuple[DevicePick, ...]) -> Iterable[DeviceAllocationConfiguration]:
+    def _config(self, picks: tuple[DevicePick, ...]) -> tuple[DeviceAllocationConfiguration, ...]:
         chosen = {pick.request: self._wanted(pick) for pick in picks}
+        wanted = [chosen.get(i, request.alternatives[0]) for i, request in enumerate(self._asked.requests)]
+        found = (*self._config_of_classes(wanted), *self._config_of_claim(wanted))
+        if self._features.emulated_version < V1_37:
+            return found
+        return tuple(replace(c, requests=()) if all(_applies(c, one) for one in wanted) else c for c in found)
+
+    def _config_of_classes(self, chosen: Sequence[Wanted]) -> Iterable[DeviceAllocationConfiguration]:
         by_class: dict[str, list[str]] = {}
-        for i, request in enumerate(self._asked.requests):
-            wanted = chosen.get(i, request.alternatives[0])
+        for wanted in chosen:
             by_class.setdefault(wanted.class_name, []).append(wanted.full_name)
         for name, requests in by_class.items():
             device_class = self._class_named(name)
             for config in device_class.spec.config if device_class is not None else ():
                 yield DeviceAllocationConfiguration(source=FROM_CLASS, requests=tuple(requests), opaque=config.opaque)
+
+    def _config_of_claim(self, chosen: Sequence[Wanted]) -> Iterable[DeviceAllocationConfiguration]:
+        # Parity: until 1.36, repeated for each of its requests.
+        once = self._features.emulated_version >= V1_37
         for own in self._claim.spec.devices.config:
             entry = DeviceAllocationConfiguration(source=FROM_CLAIM, requests=own.requests, opaque=own.opaque)
-            if not own.requests:
-                yield entry
-                continue
-            for i, request in enumerate(self._asked.requests):
-                wanted = chosen.get(i, request.alternatives[0])
-                # Parity: repeated for each of its requests.
-                if wanted.parent in own.requests or wanted.full_name in own.requests:
-                    yield entry
+            times = 1 if not own.requests else sum(_applies(entry, wanted) for wanted in chosen)
+            yield from [entry] * (min(times, 1) if once else times)
 
     def _node_selector(self, devices: list[PooledDevice]) -> NodeSelector | None:
         """The nodes on which all the devices are available; None: all."""
@@ -148,6 +155,10 @@ class Allocating:
             what = f"unsupported ResourceSlice.NodeSelector with {count} terms"
             raise AllocationError(f"create NodeSelector for claim {self._claim.metadata.name}: {what}")
         return selector.node_selector_terms[0]
+
+
+def _applies(config: DeviceAllocationConfiguration, wanted: Wanted) -> bool:
+    return wanted.parent in config.requests or wanted.full_name in config.requests
 
 
 def _distinct(requirements: Iterable[NodeSelectorRequirement]) -> tuple[NodeSelectorRequirement, ...]:

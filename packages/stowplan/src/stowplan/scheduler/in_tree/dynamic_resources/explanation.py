@@ -60,7 +60,7 @@ class DynamicResourcesExplanation(Explanation):
     def __init__(self, inspection: Inspection, plugin: DynamicResources) -> None:
         super().__init__(inspection)
         self._plugin = plugin
-        self._verdicts = SelectorVerdicts(list_attributes=plugin.features.list_attributes)
+        self._verdicts = SelectorVerdicts(lists=plugin.features.lists_in_selectors)
         plugin.inventory.refresh()
         try:
             self._claims = plugin.demands.claims(inspection.pod)

@@ -20,6 +20,7 @@ from stowplan.kube.api.affinity import NodeSelector
 from stowplan.kube.api.devices import Device
 from stowplan.kube.api.node_selectors import compile_node_selector
 from stowplan.kube.api.types import ResourceClaim, ResourceSlice
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.arrays import Codes, Mask
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.node_selection import matcher_mask
@@ -53,6 +54,8 @@ class Inventory:
     def __init__(self, cluster: ClusterState, features: Features) -> None:
         self._cluster = cluster
         self._features = features
+        #: Until 1.36, slices with counters matter to all nodes.
+        self._counters_have_nodes = features.emulated_version >= V1_37
         self._slices_seen: int | None = None
         self._claims_seen: int | None = None
         self._rules = TaintRules(cluster, enabled=features.device_taint_rules)
@@ -166,6 +169,8 @@ class Inventory:
     def _is_harmless_elsewhere(self, pool_id: PoolId, pool: Pool) -> bool:
         """Whether other nodes, which only see the counters, can ignore the pool."""
         counters = [s for s in pool.slices.values() if s.has_counters]
+        if self._counters_have_nodes:
+            counters = [s for s in counters if s.obj.spec.node_name != self._only_node(pool)]
         if not counters:
             return True
         if not self._features.partitionable_devices:
@@ -176,7 +181,14 @@ class Inventory:
     def _view(
         self, pool_id: PoolId, pool: Pool, relevant: list[SliceView], reachable: Mapping[tuple[str, int], bool]
     ) -> PoolView | None:
-        return view_of(pool_id, pool, relevant, reachable, partitionable=self._features.partitionable_devices)
+        return view_of(
+            pool_id,
+            pool,
+            relevant,
+            reachable,
+            partitionable=self._features.partitionable_devices,
+            counters_have_nodes=self._counters_have_nodes,
+        )
 
     # -- claims -------------------------------------------------------------------------------------------------------
 
@@ -305,7 +317,7 @@ class Inventory:
         """The rows that a slice is relevant to; for a single node its row, or -1."""
         spec = slice_view.obj.spec
         n = self._cluster.table.n
-        if slice_view.has_counters:
+        if slice_view.has_counters and not self._counters_have_nodes:
             return np.ones(n, np.bool_)
         if spec.node_name:
             return self._cluster.table.row_of.get(spec.node_name, -1)

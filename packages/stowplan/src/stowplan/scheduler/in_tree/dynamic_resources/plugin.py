@@ -497,6 +497,7 @@ def _marked(places: Rows, length: int) -> Mask:
 
 def features_of(gates: FeatureGates) -> Features:
     return Features(
+        emulated_version=gates.emulated_version,
         admin_access=gates.enabled("DRAAdminAccess"),
         prioritized_list=gates.enabled("DRAPrioritizedList"),
         partitionable_devices=gates.enabled("DRAPartitionableDevices"),

@@ -143,11 +143,13 @@ def view_of(
     reachable: Mapping[tuple[str, int], bool],
     *,
     partitionable: bool,
+    counters_have_nodes: bool,
 ) -> PoolView | None:
     """The view of a node for which these slices are relevant; None: nothing.
 
     `reachable`: for devices that define their nodes themselves, by slice and index, whether the node can use them.
-    `partitionable`: whether the feature of that name is enabled.
+    `partitionable`: whether the feature of that name is enabled. `counters_have_nodes`: whether slices of counters are
+    relevant where they are published for, as others are; the devices of a node may then consume those of other slices.
     """
     driver, name = pool_id
     newest = max(s.generation for s in relevant)
@@ -164,7 +166,10 @@ def view_of(
             return PoolView(driver=driver, name=name, state=PoolState.INCOMPLETE)
         seen = {s.obj.metadata.name for s in relevant}
         others = [s for s in whole if s.obj.metadata.name not in seen]
-    problem = _problem_of(relevant, others, partitionable=partitionable)
+    if counters_have_nodes:
+        others.sort(key=lambda s: s.obj.metadata.name)
+    counting = [*relevant, *others] if counters_have_nodes else relevant
+    problem = _problem_of(relevant, others, counting, partitionable=partitionable)
     if problem:
         return PoolView(driver=driver, name=name, state=PoolState.INVALID, problem=problem)
     devices = tuple(
@@ -176,7 +181,9 @@ def view_of(
     return PoolView(driver=driver, name=name, state=PoolState.COMPLETE, devices=devices)
 
 
-def _problem_of(relevant: list[SliceView], others: list[SliceView], *, partitionable: bool) -> str:
+def _problem_of(
+    relevant: list[SliceView], others: list[SliceView], counting: list[SliceView], *, partitionable: bool
+) -> str:
     """Why a pool with these slices is invalid; "" if it is valid."""
     names: set[str] = set()
     for s in relevant:
@@ -189,7 +196,7 @@ def _problem_of(relevant: list[SliceView], others: list[SliceView], *, partition
     if not partitionable:
         return ""
     sets: dict[str, set[str]] = {}
-    for s in relevant:
+    for s in counting:
         for counter_set in s.obj.spec.shared_counters:
             if counter_set.name in sets:
                 return f"duplicate counter set name {counter_set.name}"

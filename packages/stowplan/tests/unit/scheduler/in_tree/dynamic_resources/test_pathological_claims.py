@@ -7,6 +7,7 @@ import pytest
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.cel.device_selectors import compile_selector
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.engine.effects import Pause
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.in_tree.dynamic_resources import answers
@@ -163,7 +164,7 @@ def test_portions_do_not_change_the_verdict(expressions, portion, expected):
         except BudgetSpentError:
             stops += 1
     assert stops > 0
-    assert (verdict if isinstance(verdict, bool) else verdict.text) == expected
+    assert (verdict if isinstance(verdict, bool) else verdict.text(V1_36)) == expected
 
 
 def test_interruptions_are_deterministic():

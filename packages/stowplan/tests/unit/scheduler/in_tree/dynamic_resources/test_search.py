@@ -4,7 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.decode import decode_object, to_dict
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
+from stowplan.scheduler.in_tree.dynamic_resources.allocating import Allocating
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features, compile_claim
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
     PooledDevice,
@@ -52,8 +54,9 @@ def counters_left(pooled, taken):
     return tuple(left.items())
 
 
-def search(world, *claims, steps=10**7, portion=10**7):
-    found = Search(tuple(map(compiled, claims)), world, features=FEATURES, verdicts=SelectorVerdicts())
+def search(world, *claims, steps=10**7, portion=10**7, features=FEATURES):
+    verdicts = SelectorVerdicts(lists=features.lists_in_selectors)
+    found = Search(tuple(map(compiled, claims)), world, features=features, verdicts=verdicts)
     while steps > 0:
         answer = found.run(Budget(portion))
         if answer is not None:
@@ -291,10 +294,77 @@ def test_a_pathological_claim_ends_soon():
     assert search(world, claim, steps=50_000 * LOOK, portion=50_000 * LOOK).verdict is Verdict.NONE
 
 
-def test_a_failing_expression_is_an_error():
+#: Expression -> the error in 1.36 and 1.37.
+FAILING = [
+    (
+        'device.attributes["gpu.example.com"].nothing == 1',
+        "claim default/c: selector #0: CEL runtime error: no such key: nothing",
+        "claim default/c: selector #0 on device gpu.example.com/p0/d: CEL runtime error: no such key: nothing. consider "
+        "using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
+    ),
+    (
+        "1 / 0 == 1",
+        "claim default/c: selector #0: CEL runtime error: division by zero",
+        "claim default/c: selector #0 on device gpu.example.com/p0/d: CEL runtime error: division by zero",
+    ),
+]
+
+
+@pytest.mark.parametrize(("expression", "older", "newer"), FAILING, ids=["no such key", "another error"])
+def test_a_failing_expression_is_an_error(expression, older, newer):
     world = world_of([a_device("d")])
-    claim = a_claim("c", exactly("r", selectors=('device.attributes["gpu.example.com"].nothing == 1',)))
-    answer = search(world, claim)
-    assert answer.problem.template.format(claim="default/c").startswith(
-        "claim default/c: selector #0: CEL runtime error: "
-    )
+    claim = a_claim("c", exactly("r", selectors=(expression,)))
+    for version, expected in ((V1_36, older), (V1_37, newer)):
+        problem = search(world, claim, features=Features(emulated_version=version)).problem
+        assert problem.device == 0
+        assert problem.template.format(claim="default/c", device="gpu.example.com/p0/d") == expected
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ['"b" in device.attributes["gpu.example.com"].l', 'device.attributes["gpu.example.com"].l.includes("b")'],
+)
+def test_lists_in_expressions_need_no_gate_since_1_37(expression):
+    world = world_of([a_device("d", attributes={"l": {"strings": ["a", "b"]}})])
+    claim = a_claim("c", exactly("r", selectors=(expression,)))
+    verdicts = [search(world, claim, features=Features(emulated_version=v)).verdict for v in (V1_36, V1_37)]
+    assert verdicts == [Verdict.ERROR, Verdict.FOUND]
+    gated = Features(emulated_version=V1_36, list_attributes=True)
+    assert search(world, claim, features=gated).verdict is Verdict.FOUND
+
+
+def opaque(what, *requests):
+    return {"requests": list(requests), "opaque": {"driver": DRIVER, "parameters": {"what": what}}}
+
+
+def configuration(version, *config):
+    """(source, what, requests) of what is written for a claim of two devices and one of two alternatives."""
+    requests = (exactly("a"), exactly("b"), first_available("c", exactly("c1"), exactly("c2")))
+    claim = a_claim("c", *requests, config=list(config))
+    classes = {"gpu": decode_object(a_class("gpu") | {"spec": {"config": [{"opaque": opaque("class")["opaque"]}]}})}
+    features = Features(emulated_version=version)
+    asked = compile_claim(decode_object(claim), features, classes.get)
+    world = world_of([a_device(f"d{i}") for i in range(3)])
+    answer = Search((asked,), world, features=features, verdicts=SelectorVerdicts()).run(Budget(10**7))
+    allocating = Allocating(decode_object(claim), asked, node_name="n", features=features, class_named=classes.get)
+    found = allocating.allocation(answer.picks[0], world).devices.config
+    return [(c.source, to_dict(c)["opaque"]["parameters"]["what"], list(c.requests)) for c in found]
+
+
+def test_configuration_is_added_once_since_1_37():
+    given = [opaque("all"), opaque("each", "a", "b", "c"), opaque("chosen", "a", "b", "c/c1"), opaque("some", "a", "c")]
+    everyone, chosen = ["a", "b", "c"], ["a", "b", "c/c1"]
+    assert configuration(V1_36, *given) == [
+        ("FromClass", "class", chosen),
+        ("FromClaim", "all", []),
+        *[("FromClaim", "each", everyone)] * 3,
+        *[("FromClaim", "chosen", chosen)] * 3,
+        *[("FromClaim", "some", ["a", "c"])] * 2,
+    ]
+    assert configuration(V1_37, *given) == [
+        ("FromClass", "class", []),
+        ("FromClaim", "all", []),
+        ("FromClaim", "each", []),
+        ("FromClaim", "chosen", []),
+        ("FromClaim", "some", ["a", "c"]),
+    ]

@@ -12,6 +12,7 @@ from stowplan.kube.api.affinity import Toleration
 from stowplan.kube.api.device_claims import ALL, EXACT_COUNT, DeviceSubRequest, ExactDeviceRequest, ResourceClaim
 from stowplan.kube.api.devices import DeviceClass, DeviceSelector
 from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount
 
 #: Maximum devices per claim; requests per claim; alternatives per request.
@@ -19,8 +20,9 @@ MAX_DEVICES, MAX_REQUESTS, MAX_ALTERNATIVES = 32, 32, 8
 
 
 class Features(NamedTuple):
-    """The feature gates that affect the allocator."""
+    """The version and the feature gates that affect the allocator."""
 
+    emulated_version: KubernetesVersion = DEFAULT_VERSION
     admin_access: bool = True
     prioritized_list: bool = True
     partitionable_devices: bool = True
@@ -36,6 +38,11 @@ class Features(NamedTuple):
     group_claims: bool = False
     #: Whether devices can map to resources of their node (DRANodeAllocatableResources).
     node_allocatable: bool = False
+
+    @property
+    def lists_in_selectors(self) -> bool:
+        """Whether expressions can use attributes that are lists; since 1.37, constraints alone need the gate."""
+        return self.list_attributes or self.emulated_version >= V1_37
 
     @property
     def knows_distinct(self) -> bool:

@@ -82,7 +82,8 @@ class DeviceContent:
         """The input of selectors."""
         return SelectedDevice(
             driver=self.driver,
-            attributes=self.attributes,
+            # Expressions decide whether they can use lists.
+            attributes={name: attribute_value(value, True) for name, value in self._device.attributes.items()},
             capacity={name: c.value for name, c in self.capacities.items()},
             allow_multiple_allocations=self.shareable,
         )

@@ -375,7 +375,7 @@ class Search:
         verdict = self._verdicts.judge(wanted, pooled.content, self._budget)
         if isinstance(verdict, SelectorError):
             whose = f"class {verdict.class_name}" if verdict.class_name else "claim {claim}"
-            raise _BrokenError(Problem(f"{whose}: {_literally(verdict.text)}", claim))
+            raise _BrokenError(Problem(f"{whose}: {verdict.text(self._features.emulated_version)}", claim, device))
         return verdict and pooled.reachable
 
     def _has_capacity(self, wanted: Wanted, device: int, pooled: PooledDevice) -> bool:
@@ -540,7 +540,3 @@ def _summed(consumes: tuple[tuple[CounterId, Amount], ...]) -> list[tuple[Counte
     for counter, amount in consumes:
         totals[counter] = totals.get(counter, 0) + amount
     return list(totals.items())
-
-
-def _literally(text: str) -> str:
-    return text.replace("{", "{{").replace("}", "}}")

@@ -13,6 +13,7 @@ from stowplan.kube.cel.device_selectors import (
     EvaluationError,
     compile_selector,
 )
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Selector, Wanted
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import DeviceContent
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.evaluations import SlowEvaluation
@@ -20,6 +21,11 @@ from stowplan.scheduler.in_tree.dynamic_resources.allocator.evaluations import S
 #: Maximum number of cached results.
 _MAX_KEPT = 500_000
 
+
+_GUARD_HINT = (
+    ". consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+    "fields"
+)
 
 #: Cost of checking one device for one request.
 LOOK = 8
@@ -48,22 +54,33 @@ class Budget:
 class SelectorError(Exception):
     """An expression that does not compile, or fails for a device."""
 
-    def __init__(self, selector: Selector, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, selector: Selector, error: CompileError | EvaluationError) -> None:
+        super().__init__(str(error))
         #: "" for the claim that has the selector.
         self.class_name = selector.class_name
-        self.text = f"selector #{selector.number}: CEL {what}"
+        self.number = selector.number
+        self.of_device = isinstance(error, EvaluationError)
+
+    def text(self, version: KubernetesVersion) -> str:
+        """In this version's words; `{device}` is a placeholder for the device that an evaluation failed for."""
+        what = str(self).replace("{", "{{").replace("}", "}}")
+        if not self.of_device:
+            return f"selector #{self.number}: CEL compile error: {what}"
+        if version < V1_37:
+            return f"selector #{self.number}: CEL runtime error: {what}"
+        hint = _GUARD_HINT if "no such key:" in what else ""
+        return f"selector #{self.number} on device {{device}}: CEL runtime error: {what}{hint}"
 
 
 class _Judging:
     """The selectors of a request, evaluated for one device."""
 
-    __slots__ = ("_content", "_list_attributes", "_place", "_selectors", "_slow")
+    __slots__ = ("_content", "_lists", "_place", "_selectors", "_slow")
 
-    def __init__(self, selectors: tuple[Selector, ...], content: DeviceContent, *, list_attributes: bool) -> None:
+    def __init__(self, selectors: tuple[Selector, ...], content: DeviceContent, *, lists: bool) -> None:
         self._selectors = selectors
         self._content = content
-        self._list_attributes = list_attributes
+        self._lists = lists
         self._place = 0
         #: The suspended evaluation.
         self._slow: SlowEvaluation | None = None
@@ -75,16 +92,14 @@ class _Judging:
             try:
                 if not self._admits(selector, budget):
                     return False
-            except CompileError as e:
-                return SelectorError(selector, f"compile error: {e}")
-            except EvaluationError as e:
-                return SelectorError(selector, f"runtime error: {e}")
+            except (CompileError, EvaluationError) as e:
+                return SelectorError(selector, e)
             self._place += 1
         return True
 
     def _admits(self, selector: Selector, budget: Budget) -> bool:
         device = self._content.selected
-        compiled = compile_selector(selector.expression, list_type_attributes=self._list_attributes)
+        compiled = compile_selector(selector.expression, list_type_attributes=self._lists)
         found: Evaluation | EvaluationError | None = None
         if self._slow is None:
             found = self._quick(compiled, budget)
@@ -115,8 +130,8 @@ class _Judging:
 class SelectorVerdicts:
     """Cached results of selectors on devices."""
 
-    def __init__(self, *, list_attributes: bool = False) -> None:
-        self._list_attributes = list_attributes
+    def __init__(self, *, lists: bool = False) -> None:
+        self._lists = lists
         self._verdicts: dict[tuple[Selector, ...], dict[DeviceContent, bool | SelectorError]] = {}
         self._kept = 0
         #: Number of evaluations so far.
@@ -146,7 +161,7 @@ class SelectorVerdicts:
         key = selectors, content
         judging = self._under_way.pop(key, None) if self._under_way else None
         if judging is None:
-            judging = _Judging(selectors, content, list_attributes=self._list_attributes)
+            judging = _Judging(selectors, content, lists=self._lists)
         try:
             return judging.go_on(budget)
         except BudgetSpentError:
