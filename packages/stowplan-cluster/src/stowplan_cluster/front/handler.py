@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING
 from stowplan.kube.api.api_errors import ApiError, BadRequest, NotAcceptable, TooManyRequests
 from stowplan.kube.api.users import UserInfo
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.requests.messages import JSON, Response, Stream
+from stowplan.net.serving.requests.messages import JSON, Query, Response, Stream
 from stowplan.net.serving.requests.messages import Answer as MountedAnswer
 from stowplan.net.serving.requests.messages import Page as MountedPage
 from stowplan.net.serving.requests.messages import Request as PageRequest
 from stowplan.net.serving.requests.protocol import Sleep
-from stowplan.net.serving.requests.targets import Query
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.front import negotiation

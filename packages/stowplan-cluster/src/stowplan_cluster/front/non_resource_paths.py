@@ -15,8 +15,7 @@ import msgspec
 from stowplan.kube.api.api_errors import NotAcceptable
 from stowplan.net.serving.requests.forms import Form
 from stowplan.net.serving.requests.health import Check, HealthChecks, check_answer
-from stowplan.net.serving.requests.messages import JSON, Page, Response
-from stowplan.net.serving.requests.targets import Query
+from stowplan.net.serving.requests.messages import JSON, Page, Query, Response
 from stowplan_cluster.apiserver.discovery import (
     AGGREGATED_GROUP,
     AGGREGATED_KIND,

@@ -22,7 +22,7 @@ from stowplan.kube.api.api_errors import (
 )
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.structs import PlainStruct
-from stowplan.net.serving.requests.targets import Query
+from stowplan.net.serving.requests.messages import Query
 from stowplan_cluster.apiserver.deletion import DeleteOptions, options_of
 from stowplan_cluster.apiserver.listing import NOT_OLDER_THAN, ListOptions
 from stowplan_cluster.apiserver.objects import JsonObject

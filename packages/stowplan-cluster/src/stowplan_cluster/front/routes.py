@@ -15,7 +15,7 @@ import msgspec
 
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.net.serving.requests.targets import Query, bad_escape, parse_query
+from stowplan.net.serving.requests.messages import Query, bad_escape, parse_query
 from stowplan_cluster.apiserver.resources import Resource
 
 #: More query parameters than any client sends.

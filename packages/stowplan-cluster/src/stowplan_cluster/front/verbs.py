@@ -16,8 +16,7 @@ from msgspec.structs import replace
 from stowplan.kube.api.api_errors import ApiError, BadRequest, MethodNotAllowed, NotAcceptable, NotFound, StatusDetails
 from stowplan.kube.api.users import UserInfo
 from stowplan.net.serving.requests.forms import wants_pretty
-from stowplan.net.serving.requests.messages import JSON
-from stowplan.net.serving.requests.targets import Query
+from stowplan.net.serving.requests.messages import JSON, Query
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion
 from stowplan_cluster.apiserver.discovery import subresource_of
 from stowplan_cluster.apiserver.eviction import evict

@@ -23,14 +23,15 @@ from stowplan.app.daemon.debugger import CacheDebugger, on_signal
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.app.daemon.life_cycle import flushing, until_stopped, while_leading
 from stowplan.app.daemon.secure_port import Port, Running, opened_port, served
-from stowplan.app.daemon.stowplan_metrics import gather, sample_lag
 from stowplan.kube.config import Configuration
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.families import Histogram
 from stowplan.kube.structs import PlainStruct
-from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.net.client.client_errors import ClientConfigError
+from stowplan.net.client.http.lanes import Lanes
 from stowplan.net.serving.delegation import DelegationError
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
@@ -39,8 +40,10 @@ if TYPE_CHECKING:
     from stowplan.app.command_line.flags.gates import Gates
     from stowplan.app.command_line.stop_signals import StopSignals
     from stowplan.app.daemon.process import ClusterConnector, ConnectedCluster, Job
+    from stowplan.drivers.hang_guard.hang_guard import HangGuard
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.kube.klog.setup import Logs
+
 
 T = TypeVar("T")
 
@@ -226,3 +229,36 @@ def _as_yaml(config: dict[str, Any]) -> str:
 
     Dumper.add_representer(str, text)
     return yaml.dump(config, Dumper=Dumper, sort_keys=True, allow_unicode=True, width=2**31 - 1)
+
+
+# `stowplan_*` metrics are collected when they are scraped, except for the event loop's lag: anything that blocks the
+# loop, such as a decision, a page or a plugin, blocks everything.
+
+_SAMPLING_INTERVAL = 1.0
+
+
+def gather(metrics: ComponentMetrics, scheduler: Scheduler, *, lanes: Lanes | None, guard: HangGuard) -> None:
+    """Set the values at each scrape."""
+    own = metrics.stowplan
+
+    def refresh() -> None:
+        scheduler.refresh_metrics()
+        own.stories.set(float(len(scheduler.stories)))
+        dropped = scheduler.dropped_events
+        if lanes is not None:
+            dropped += lanes.dropped
+            for lane, number in lanes.waiting.items():
+                own.client_requests_waiting.with_label_values(lane).set(float(number))
+        own.events_dropped_total.value = float(dropped)
+        for plugin, point in guard.guarded | guard.interrupted.keys():
+            own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.interrupted[plugin, point])
+
+    metrics.registry.at_scrape(refresh)
+
+
+async def sample_lag(lag: Histogram, times: Times) -> None:
+    """Observe, until cancelled, how late a timer fires."""
+    while True:
+        due = times.clock() + _SAMPLING_INTERVAL
+        await times.sleep(_SAMPLING_INTERVAL)
+        lag.observe(max(0.0, times.clock() - due))

@@ -31,11 +31,10 @@ from stowplan.net.serving.delegation import (
     DelegationError,
     delegated,
 )
-from stowplan.net.serving.listener import Listener
+from stowplan.net.serving.listener import Listener, ServingSettings
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.secure_server import SecureServer
 from stowplan.net.serving.serving_error import ServingError
-from stowplan.net.serving.serving_settings import ServingSettings
 
 if TYPE_CHECKING:
     from stowplan.app.daemon.process import Job

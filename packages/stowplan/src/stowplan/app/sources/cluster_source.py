@@ -26,8 +26,7 @@ from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
-from stowplan.ask.offline.arguments import cluster_features
-from stowplan.ask.offline.name_suggestions import near_names
+from stowplan.ask.offline.arguments import cluster_features, near_names
 from stowplan.ask.what_if.group_relief import group_relief
 from stowplan.ask.what_if.relief import relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry

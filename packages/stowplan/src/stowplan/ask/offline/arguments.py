@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TypedDict
 
 import msgspec
@@ -185,3 +186,24 @@ def configuration_of(
     if isinstance(config, Configuration):
         return config
     return load_config(config, plugins=registry.declarations, features=features, asked_for=loaded)
+
+
+_MOST_SIMILAR = 3
+
+
+# Suggestions for a pod or workload name that does not exist.
+
+
+def near_names(key: str, known: Sequence[str], *, kind: str = "") -> str:
+    """Similar keys (`namespace/name`), as a question; empty if there are none.
+
+    The same name in another namespace comes first, then similar names in this namespace, then other similar keys.
+    """
+    namespace, _, name = key.partition("/")
+    by_name = {other.partition("/")[2]: other for other in known if other.partition("/")[0] == namespace}
+    near = [other for other in known if other.partition("/")[2] == name]
+    near = near or [by_name[other] for other in get_close_matches(name, by_name, n=_MOST_SIMILAR)]
+    # Keys of the same namespace are similar for that reason alone.
+    near = near or get_close_matches(key, set(known).difference(by_name.values()), n=_MOST_SIMILAR, cutoff=0.75)
+    prefix = f"{kind}/" if kind else ""
+    return f"; did you mean {' or '.join(f'{prefix}{one}' for one in near[:_MOST_SIMILAR])}?" if near else ""

@@ -28,11 +28,11 @@ from stowplan.ask.offline.arguments import (
     features_of,
     flattened,
     list_order,
+    near_names,
     warn_of_workloads,
 )
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.ask.offline.name_suggestions import near_names
 from stowplan.ask.offline.scheduling import Attempts, Reservations, Scheduling
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard

@@ -18,8 +18,7 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import belongs_to, workload_of
 from stowplan.ask.offline import Cluster, ClusterError
-from stowplan.ask.offline.arguments import decoded
-from stowplan.ask.offline.name_suggestions import near_names
+from stowplan.ask.offline.arguments import decoded, near_names
 from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
 from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES, NodeTemplate, node_named, pods_on
 from stowplan.ask.what_if.hypothetical_pods import (

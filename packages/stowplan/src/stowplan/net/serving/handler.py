@@ -24,9 +24,19 @@ from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.klog.value_text import go_quote, stack_trace
 from stowplan.kube.timing.times import Times
 from stowplan.net.serving.requests.forms import error_response
-from stowplan.net.serving.requests.messages import ALWAYS, Answer, Page, Request, Response, Stream, refusal
+from stowplan.net.serving.requests.messages import (
+    ALWAYS,
+    Answer,
+    Page,
+    Query,
+    Request,
+    Response,
+    Stream,
+    bad_escape,
+    parse_query,
+    refusal,
+)
 from stowplan.net.serving.requests.protocol import HttpConnection, read_body
-from stowplan.net.serving.requests.targets import Query, bad_escape, parse_query
 from stowplan.net.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
 from stowplan.net.serving.user import Authenticator, AuthorizationFailed, Authorizer, Peer
 

@@ -13,10 +13,9 @@ from collections.abc import Mapping
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.timing.times import REAL_TIMES, Times, within
 from stowplan.net.serving.handler import Handler, refuse
-from stowplan.net.serving.listener import Listener
+from stowplan.net.serving.listener import Listener, ServingSettings
 from stowplan.net.serving.requests.messages import Page
 from stowplan.net.serving.requests.protocol import HttpServer
-from stowplan.net.serving.serving_settings import ServingSettings
 from stowplan.net.serving.tls.transport import OpenConnections, TlsConnection
 from stowplan.net.serving.user import Authenticator, Authorizer
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stowplan.app.daemon.stowplan_metrics import gather
+from stowplan.app.daemon.assembly import gather
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.config import DEFAULT_FEATURES

@@ -6,7 +6,7 @@ from stowplan.kube.api.types import Event
 from stowplan.scheduler.engine.effects import EmitEvent
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import live_cluster
-from stowplan.testing.live.recorded_events import Events
+from stowplan.testing.live.cluster import Events
 
 
 def tell(note="n", name="web", version="1"):

@@ -1,4 +1,4 @@
-"""Request and response types of pages, independent of sockets.
+"""Request and response types of pages, independent of sockets; and the parts of a request target.
 
 The server reads the whole request, authenticates and authorizes it, and then calls the page; the common headers are
 added to the page's response. A page refuses a request by raising an `ApiError`; any other exception becomes a 500 and
@@ -9,7 +9,9 @@ Upstream: net/http's Handler, behind staging/src/k8s.io/apiserver/pkg/server/con
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from urllib.parse import parse_qsl
 
 from msgspec import field
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -74,3 +76,22 @@ def text(body: str, *, status: int = 200, headers: tuple[tuple[str, str], ...] =
 def refusal(message: str, status: int) -> Response:
     """Upstream: net/http's Error, a line of plain text."""
     return text(f"{message}\n", status=status, headers=NO_SNIFF)
+
+
+Query = dict[str, list[str]]
+
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+
+
+def bad_escape(raw: str) -> str:
+    """The first malformed escape (`%zz`, `%`); "" if there is none."""
+    found = _BAD_ESCAPE.search(raw)
+    return "" if found is None else raw[found.start() : found.start() + 3]
+
+
+def parse_query(text: str, *, limit: int, errors: str) -> Query:
+    """All values by parameter; ValueError for more than `limit`, UnicodeDecodeError if `errors` is "strict"."""
+    query: Query = {}
+    for name, value in parse_qsl(text, keep_blank_values=True, errors=errors, max_num_fields=limit):
+        query.setdefault(name, []).append(value)
+    return query
