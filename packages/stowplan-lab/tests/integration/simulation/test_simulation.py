@@ -288,6 +288,21 @@ def moments(found, *, of="placed"):
     return {row.pod.removeprefix("default/"): getattr(row, of) for row in reversed(rows)}
 
 
+@pytest.mark.parametrize(
+    ("spec", "arrivals"),
+    [
+        pytest.param({}, [0, 2.1, 4.2], id="one after the other, as each runs"),
+        pytest.param({"minReadySeconds": 10}, [0, 12.1, 24.2], id="and has for a while"),
+        pytest.param({"podManagementPolicy": "Parallel"}, [0, 0, 0], id="together"),
+    ],
+)
+def test_the_order_of_a_stateful_sets_pods(spec, arrivals):
+    found = run(scenario({"name": "db", "manifest": a_workload("StatefulSet", replicas=3, **spec)}, duration=60))
+    arrived = moments(found, of="arrived")
+    assert [arrived[f"db-{index}"] for index in range(3)] == pytest.approx(arrivals)
+    assert found.summary.ends == {"running": 3}
+
+
 def test_a_stateful_set_waits_for_an_unschedulable_pod():
     found = run(
         scenario(

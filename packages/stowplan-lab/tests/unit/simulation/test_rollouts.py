@@ -58,6 +58,13 @@ class TestDeployments:
         kept = [row for row in found.decisions if row.end == "running" and row.arrived == 0]
         assert len(kept) == 3
 
+    def test_recreate_waits_until_the_old_pods_are_gone(self):
+        found = rolled("Deployment", rollout(patch=to("2")), **WEB, strategy={"type": "Recreate"})
+        old = [row for row in found.decisions if row.end == "updated"]
+        new = [row for row in found.decisions if row.end == "running"]
+        assert len(old) == len(new) == 4
+        assert min(row.arrived for row in new) >= max(row.ended for row in old) > 10
+
     def test_without_a_patch_pods_are_recreated(self):
         found = rolled("Deployment", rollout(), rollout(at=100), **WEB)
         assert found.summary.ends == {"running": 4, "updated": 8}
