@@ -85,7 +85,6 @@ from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import Horizon
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
 
-GivenConfig = "Mapping[str, Any] | str | os.PathLike[str] | Configuration | None"
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
 _NAME_LABEL = "kubernetes.io/metadata.name"
 #: Without a duration, the simulation ends when pods have only been waiting for this many seconds, which is longer than

@@ -24,9 +24,6 @@ from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:
-    from stowplan_cluster.apiserver.store import Stored
-
-if TYPE_CHECKING:
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
     from stowplan_cluster.apiserver.store import Stored
 

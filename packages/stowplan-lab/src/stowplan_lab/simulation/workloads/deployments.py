@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
-from random import Random
 from typing import Any
 
 from msgspec.structs import replace
@@ -18,7 +17,6 @@ from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.reconcile.deployments import RECREATE, Step, next_step, oldest_first, replicas_annotations
 from stowplan_cluster.reconcile.views import Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec
 from stowplan_lab.simulation.results.ledger import Entry
-from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.owners import (
     HASH,
     SCALED_DOWN,
@@ -33,9 +31,9 @@ from stowplan_lab.simulation.workloads.owners import (
 class DeploymentController(WorkloadController):
     """A Deployment that is rolled out at some time."""
 
-    def __init__(self, context: SimulationContext, template: Template, name: str, chance: Random) -> None:
-        super().__init__(context, template, name, chance)
-        self._revisions = Revisions(template, HASH)
+    def _set_up(self) -> None:
+        super()._set_up()
+        self._revisions = Revisions(self._template, HASH)
         #: By revision.
         self._sets: dict[int, ReplicaSet] = {}
         #: UID -> revision of pods that were deleted, and may still run.

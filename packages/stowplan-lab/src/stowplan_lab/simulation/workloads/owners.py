@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from types import MappingProxyType
-from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -151,18 +150,8 @@ class Revisions:
         return int(entry.pod.metadata.labels.get(self._label, self.current))
 
 
-class Replicated(Protocol):
-    """The controller of a workload with replicas."""
-
-    replicas: int
-
-    def begin(self) -> None: ...
-
-    def scale(self, replicas: int) -> None: ...
-
-
-class WorkloadController:
-    """One Deployment or ReplicaSet: it creates pods until there are enough."""
+class Replicated:
+    """Keeps a number of pods of one workload."""
 
     def __init__(
         self,
@@ -177,13 +166,12 @@ class WorkloadController:
         self._template = template
         self._name = name
         self._chance = chance
-        self.replicas = template.replicas
-        self._made = 0
-        #: Name -> UID.
-        self._active: dict[str, str] = {}
-        #: See `Origin`.
-        self._on_change: Callable[[Entry], object] | None = None
         self._owner = owner or template.owner_named(name)
+        self.replicas = template.replicas
+        self._set_up()
+
+    def _set_up(self) -> None:
+        """Initialize what the kind keeps besides."""
 
     def begin(self) -> None:
         self._template.put_companion(self._context, self._name)
@@ -192,6 +180,20 @@ class WorkloadController:
     def scale(self, replicas: int) -> None:
         self.replicas = replicas
         self._reconcile()
+
+    def _reconcile(self) -> None:
+        raise NotImplementedError
+
+
+class WorkloadController(Replicated):
+    """One Deployment or ReplicaSet: it creates pods until there are enough."""
+
+    def _set_up(self) -> None:
+        self._made = 0
+        #: Name -> UID.
+        self._active: dict[str, str] = {}
+        #: See `Origin`.
+        self._on_change: Callable[[Entry], object] | None = None
 
     def _is_available(self, name: str) -> bool:
         return self._context.is_available(self._active.get(name, ""), self._template.min_ready)

@@ -9,37 +9,30 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import partial
-from random import Random
 
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.driver import Call
-from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.pod import PodSpec
 from stowplan.kube.api.types import PersistentVolumeClaim, Pod
 from stowplan.kube.claims.stateful_claims import claims_for, identity, with_claims
 from stowplan_cluster.reconcile.stateful_sets import Seen, has_current_revision, is_complete, next_moves, ordinals
 from stowplan_cluster.reconcile.views import StatefulSet, StatefulSetSpec, UpdateStrategy
 from stowplan_lab.simulation.results.ledger import Entry, Origin
-from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.owners import REVISION, SCALED_DOWN, UPDATED, Revisions, Template, named_pod
+from stowplan_lab.simulation.workloads.owners import (
+    REVISION,
+    SCALED_DOWN,
+    UPDATED,
+    Replicated,
+    Revisions,
+    Template,
+    named_pod,
+)
 
 
-class StatefulSetController:
-    def __init__(
-        self,
-        context: SimulationContext,
-        template: Template,
-        name: str,
-        chance: Random,
-        owner: OwnerReference | None = None,
-    ) -> None:
-        """`owner`: the reference of its existing pods, if there are any."""
-        self._context = context
-        self._name = name
-        self._chance = chance
-        self._owner = owner or template.owner_named(name)
-        self._revisions = Revisions(template, REVISION)
+class StatefulSetController(Replicated):
+    def _set_up(self) -> None:
+        self._revisions = Revisions(self._template, REVISION)
         #: The revision of pods below the partition.
         self._current = self._revisions.current
         #: Ordinal -> UID of the existing pod.
@@ -52,12 +45,7 @@ class StatefulSetController:
         self._specs: dict[str, PodSpec] = {}
         #: Times of the next reconciles.
         self._due: set[float] = set()
-        self.replicas = template.replicas
-        self._turn_to(template)
-
-    def begin(self) -> None:
-        self._template.put_companion(self._context, self._name)
-        self._reconcile()
+        self._turn_to(self._template)
 
     def scale(self, replicas: int) -> None:
         self.replicas = replicas
