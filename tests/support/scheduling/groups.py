@@ -18,7 +18,7 @@ def member(name, group="g", cpu="1", **spec):
 
 
 def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
-    """`gang` of None: a basic group. `mode`: its disruption mode."""
+    """`gang` of None: a basic group. `mode`: its disruption mode, an object since v1beta1."""
     spec: dict[str, Any] = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
     if mode is not None:
         spec["disruptionMode"] = mode
@@ -26,8 +26,9 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
         spec["priority"] = priority
     if topology is not None:
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
-    metadata = {"name": name, "namespace": "default", "generation": 1}
-    return {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+    metadata = {"name": name, "namespace": "default", "uid": f"group-{name}", "generation": 1}
+    version = "v1beta1" if isinstance(mode, dict) else "v1alpha2"
+    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": metadata, "spec": spec}
 
 
 @contextmanager

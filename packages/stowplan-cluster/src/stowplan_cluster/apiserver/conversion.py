@@ -7,6 +7,9 @@ nothing.
 HorizontalPodAutoscalers are stored as v2. v1 has one metric only; the other fields are carried in annotations, so that
 a v1 client loses nothing by writing back what it read.
 
+PodGroups and Workloads are stored as v1beta1. v1alpha2 has a name in place of the object `disruptionMode`, calls the
+reference to a Workload otherwise, and lacks `preemptionPolicy`.
+
 Everything else differs by apiVersion only; of custom resources, conversion strategy None is supported.
 
 Upstream: pkg/apis/events/v1/conversion.go, pkg/apis/autoscaling/v1/conversion.go,
@@ -59,6 +62,9 @@ _ALWAYS_WRITTEN: dict[str, JsonObject] = {
 _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITTEN.values() for name in written}
 
 
+GROUPS_V1ALPHA2 = "scheduling.k8s.io/v1alpha2"
+_MODES = {"Pod": "single", "PodGroup": "all"}
+
 _AUTOSCALER_V1 = "autoscaling/v1"
 _CPU_TARGET, _CPU_USED = "targetCPUUtilizationPercentage", "currentCPUUtilizationPercentage"
 #: Annotation in which v1 carries the metrics of v2. Unlike upstream, they are in v2 form.
@@ -72,6 +78,8 @@ def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | Non
         return _stored_event(obj)
     if obj.get("apiVersion") == _AUTOSCALER_V1:
         obj = _stored_autoscaler(obj)
+    elif obj.get("apiVersion") == GROUPS_V1ALPHA2:
+        obj = _stored_group(obj)
     return _with_api_version(obj, (stored_as or resource).api_version)
 
 
@@ -81,6 +89,8 @@ def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
         return _read_event(obj, resource.api_version)
     if resource.api_version == _AUTOSCALER_V1:
         obj = _read_autoscaler(obj)
+    elif resource.api_version == GROUPS_V1ALPHA2:
+        obj = _read_group(obj)
     return _with_api_version(obj, resource.api_version)
 
 
@@ -169,3 +179,40 @@ def _decoded(text: str) -> object:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:
         return None
+
+
+def _stored_group(obj: JsonObject) -> JsonObject:
+    spec = _with_mode_object(obj.get("spec") or {})
+    reference = spec.pop("podGroupTemplateRef", None)
+    if reference is not None:
+        workload = reference.get("workload") or {}
+        names = {"workloadName": "workloadName", "podGroupTemplateName": "templateName"}
+        spec["workloadRef"] = {new: workload[old] for old, new in names.items() if old in workload}
+    if "podGroupTemplates" in spec:
+        spec["podGroupTemplates"] = [_with_mode_object(template) for template in spec["podGroupTemplates"]]
+    return {**obj, "spec": spec}
+
+
+def _with_mode_object(spec: JsonObject) -> JsonObject:
+    mode = spec.get("disruptionMode")
+    return {**spec, "disruptionMode": {_MODES[mode]: {}}} if mode in _MODES else dict(spec)
+
+
+def _read_group(obj: JsonObject) -> JsonObject:
+    spec = _with_mode_name(obj.get("spec") or {})
+    reference = spec.pop("workloadRef", None)
+    if reference is not None:
+        names = {"workloadName": "workloadName", "templateName": "podGroupTemplateName"}
+        workload = {old: reference[new] for new, old in names.items() if new in reference}
+        spec["podGroupTemplateRef"] = {"workload": workload}
+    if "podGroupTemplates" in spec:
+        spec["podGroupTemplates"] = [_with_mode_name(template) for template in spec["podGroupTemplates"]]
+    return {**obj, "spec": spec}
+
+
+def _with_mode_name(spec: JsonObject) -> JsonObject:
+    others = {name: value for name, value in spec.items() if name not in ("disruptionMode", "preemptionPolicy")}
+    mode = spec.get("disruptionMode")
+    if isinstance(mode, dict):
+        mode = next((name for name, key in _MODES.items() if key in mode), None)
+    return others if mode is None else others | {"disruptionMode": mode}

@@ -279,13 +279,11 @@ _SCHEDULING = (
         subresources=("status",),
     ),
     _cluster("priorityclasses", "PriorityClass", "pc", group="scheduling.k8s.io", generation=True),
-    _resource("workloads", "Workload", group="scheduling.k8s.io", version="v1alpha2"),
-    _resource(
-        "podgroups",
-        "PodGroup",
-        group="scheduling.k8s.io",
-        version="v1alpha2",
-        subresources=("status",),
+    # The storage version comes first. A real cluster serves v1beta1 since 1.37, and v1alpha2 until 1.36.
+    *(_resource("workloads", "Workload", group="scheduling.k8s.io", version=v) for v in ("v1beta1", "v1alpha2")),
+    *(
+        _resource("podgroups", "PodGroup", group="scheduling.k8s.io", version=v, subresources=("status",))
+        for v in ("v1beta1", "v1alpha2")
     ),
     _resource("leases", "Lease", group="coordination.k8s.io", created_by_update=True, versioned_updates=True),
     _resource(

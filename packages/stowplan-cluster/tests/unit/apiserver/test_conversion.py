@@ -1,7 +1,8 @@
-"""Both kinds of events are one stored object in two forms; conversion loses nothing in either direction."""
+"""Both kinds of events, and groups of both versions, are one stored object in two forms; conversion loses nothing."""
 
 import copy
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -121,3 +122,47 @@ def test_conversion_of_custom_resources_changes_only_the_version():
     assert kept == {**obj, "apiVersion": "example.com/v1"}
     assert from_storage(old, kept) == obj
     assert to_storage(old, obj) == obj
+
+
+# -- PodGroups and Workloads
+
+
+def scheduling(plural, version):
+    return CATALOGUE.find("scheduling.k8s.io", version, plural)
+
+
+SHARED = {
+    "schedulingPolicy": {"gang": {"minCount": 2}},
+    "schedulingConstraints": {"topology": [{"key": "rack"}]},
+    "priority": 7,
+}
+MODES = ((None, None), ("Pod", {"single": {}}), ("PodGroup", {"all": {}}))
+
+
+def group_as(version, spec, kind="PodGroup"):
+    return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": {"name": "g"}, "spec": spec}
+
+
+@pytest.mark.parametrize(("name", "mode"), MODES)
+@pytest.mark.parametrize("refers", [False, True])
+def test_groups_of_both_versions(name, mode, refers):
+    old, new = dict(SHARED), dict(SHARED)
+    if refers:
+        old["podGroupTemplateRef"] = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
+        new["workloadRef"] = {"workloadName": "w", "templateName": "t"}
+    if name is not None:
+        old["disruptionMode"], new["disruptionMode"] = name, mode
+    alpha, beta = scheduling("podgroups", "v1alpha2"), scheduling("podgroups", "v1beta1")
+    before = copy.deepcopy(old)
+    assert to_storage(alpha, group_as("v1alpha2", old), stored_as=beta) == group_as("v1beta1", new)
+    assert from_storage(alpha, group_as("v1beta1", new)) == group_as("v1alpha2", before)
+    assert old == before
+
+
+@pytest.mark.parametrize(("name", "mode"), MODES[1:])
+def test_templates_of_both_versions(name, mode):
+    alpha, beta = scheduling("workloads", "v1alpha2"), scheduling("workloads", "v1beta1")
+    old = group_as("v1alpha2", {"podGroupTemplates": [{"name": "t", **SHARED, "disruptionMode": name}]}, "Workload")
+    new = group_as("v1beta1", {"podGroupTemplates": [{"name": "t", **SHARED, "disruptionMode": mode}]}, "Workload")
+    assert to_storage(alpha, old, stored_as=beta) == new
+    assert from_storage(alpha, new) == old

@@ -63,6 +63,7 @@ def test_a_group_prefers_its_best_version():
         "name": "scheduling.k8s.io",
         "versions": [
             {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},
+            {"groupVersion": "scheduling.k8s.io/v1beta1", "version": "v1beta1"},
             {"groupVersion": "scheduling.k8s.io/v1alpha2", "version": "v1alpha2"},
         ],
         "preferredVersion": {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},

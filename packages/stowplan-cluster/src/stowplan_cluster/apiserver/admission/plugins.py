@@ -138,6 +138,7 @@ class PodGroupWorkloadExists(Plugin):
     handles = frozenset({_POD_GROUPS})
 
     def create(self, resource: Resource, obj: JsonObject) -> None:
+        # Only in v1alpha2: 1.37 does not check the reference of v1beta1.
         reference = ((obj["spec"].get("podGroupTemplateRef")) or {}).get("workload")
         if reference is None:
             return

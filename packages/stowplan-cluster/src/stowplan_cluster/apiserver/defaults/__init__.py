@@ -11,6 +11,7 @@ import base64
 from collections.abc import Callable
 
 from stowplan.kube.api.limit_ranges import default_limit_range
+from stowplan_cluster.apiserver.conversion import GROUPS_V1ALPHA2
 from stowplan_cluster.apiserver.defaults import pods, workloads
 from stowplan_cluster.apiserver.defaults.pods import round_amounts
 from stowplan_cluster.apiserver.objects import JsonObject
@@ -167,7 +168,7 @@ def _default_priority_class(priority_class: JsonObject) -> None:
 def _default_pod_group(group: JsonObject) -> None:
     spec = group.setdefault("spec", {})
     if spec.get("disruptionMode") is None:
-        spec["disruptionMode"] = "Pod"
+        spec["disruptionMode"] = "Pod" if group.get("apiVersion") == GROUPS_V1ALPHA2 else {"single": {}}
 
 
 def _default_binding(binding: JsonObject) -> None:

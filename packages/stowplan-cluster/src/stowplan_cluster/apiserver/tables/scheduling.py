@@ -59,7 +59,7 @@ def _pod_group_status(obj: JsonObject) -> str:
     status = part(obj, "status")
     if target := condition_of(status, "DisruptionTarget"):
         return target.get("reason") or ""
-    scheduled = condition_of(status, "PodGroupScheduled")
+    scheduled = condition_of(status, "PodGroupInitiallyScheduled") or condition_of(status, "PodGroupScheduled")
     if scheduled is None:
         return "Pending"
     return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
@@ -68,11 +68,11 @@ def _pod_group_status(obj: JsonObject) -> str:
 def _pod_group(obj: JsonObject, now: float) -> list[Cell]:
     spec = part(obj, "spec")
     is_gang = part(spec, "schedulingPolicy").get("gang") is not None
-    template = spec.get("podGroupTemplateRef")
+    reference = spec.get("workloadRef") or part(spec, "podGroupTemplateRef").get("workload")
     return [
         name_of(obj),
         "Gang" if is_gang else "Basic",
-        NONE if template is None else part(template, "workload").get("workloadName") or "",
+        NONE if reference is None else reference.get("workloadName") or "",
         _pod_group_status(obj),
         age_of(obj, now),
     ]

@@ -2,7 +2,7 @@
 
 All fields of groups are accepted; the scheduler's feature gates decide which take effect.
 
-Upstream: pkg/apis/scheduling/validation, the declarative rules in pkg/apis/scheduling/v1alpha2,
+Upstream: pkg/apis/scheduling/validation, the declarative rules in pkg/apis/scheduling/{v1alpha2,v1beta1},
 pkg/apis/policy/validation, pkg/apis/coordination/validation.
 """
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
+from stowplan_cluster.apiserver.conversion import GROUPS_V1ALPHA2
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, Errors, same
@@ -64,6 +65,9 @@ def check_pod_group(errors: Errors, group: JsonObject) -> None:
     spec = group.get("spec") or {}
     if (reference := spec.get("podGroupTemplateRef")) is not None:
         _check_template_reference(errors, "spec.podGroupTemplateRef", reference)
+    if (reference := spec.get("workloadRef")) is not None:
+        _check_name(errors, "spec.workloadRef.workloadName", reference.get("workloadName", ""), names.long_name)
+        _check_name(errors, "spec.workloadRef.templateName", reference.get("templateName", ""), names.short_name)
     _check_group_fields(errors, "spec", spec)
 
 
@@ -95,7 +99,12 @@ def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
         for index, constraint in enumerate(topology):
             _check_key(errors, f"{at}[{index}].key", constraint.get("key", ""))
     _check_claims(errors, f"{path}.resourceClaims", spec.get("resourceClaims") or [])
-    errors.check_supported(f"{path}.disruptionMode", spec.get("disruptionMode"), ("Pod", "PodGroup"))
+    if isinstance(mode := spec.get("disruptionMode"), dict):
+        _check_one_of(errors, f"{path}.disruptionMode", mode, ("single", "all"))
+    else:
+        errors.check_supported(f"{path}.disruptionMode", mode, ("Pod", "PodGroup"))
+    if (policy := spec.get("preemptionPolicy")) is not None:
+        errors.check_enum(f"{path}.preemptionPolicy", policy, _PREEMPTION)
     if priority_class := spec.get("priorityClassName"):
         errors.check_texts(f"{path}.priorityClassName", priority_class, names.long_name(priority_class))
     if (priority := spec.get("priority", 0)) > HIGHEST_USER_PRIORITY:
@@ -104,11 +113,7 @@ def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
 
 
 def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
-    given = [name for name in ("basic", "gang") if name in policy]
-    if not given:
-        errors.invalid(path, "", "must specify one of: `basic`, `gang`")
-    elif len(given) > 1:
-        errors.invalid(path, "{basic, gang}", "must specify exactly one of: `basic`, `gang`")
+    _check_one_of(errors, path, policy, ("basic", "gang"))
     if "gang" not in policy:
         return
     count = policy["gang"].get("minCount", 0)
@@ -116,6 +121,14 @@ def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
         errors.required(f"{path}.gang.minCount")
     elif count < 1:
         errors.invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1")
+
+
+def _check_one_of(errors: Errors, path: str, value: JsonObject, names: Sequence[str]) -> None:
+    given, listed = [name for name in names if name in value], ", ".join(f"`{name}`" for name in names)
+    if not given:
+        errors.invalid(path, "", f"must specify one of: {listed}")
+    elif len(given) > 1:
+        errors.invalid(path, f"{{{', '.join(given)}}}", f"must specify exactly one of: {listed}")
 
 
 def _check_key(errors: Errors, path: str, key: str) -> None:
@@ -152,19 +165,21 @@ def _check_unique_names(errors: Errors, path: str, entries: Sequence[JsonObject]
 
 _GROUP_FIELDS = (
     "podGroupTemplateRef",
-    "schedulingPolicy",
+    "workloadRef",
     "schedulingConstraints",
     "resourceClaims",
     "disruptionMode",
     "priorityClassName",
     "priority",
+    "preemptionPolicy",
 )
 
 
 def check_pod_group_update(errors: Errors, group: JsonObject, old: JsonObject, subresource: str) -> None:
     spec, old_spec, status = group.get("spec") or {}, old.get("spec") or {}, group.get("status") or {}
     if subresource != "status":
-        _check_fixed(errors, spec, old_spec, _GROUP_FIELDS)
+        _check_fixed(errors, _with_mode_as_list(spec), _with_mode_as_list(old_spec), _GROUP_FIELDS)
+        _check_policy_update(errors, group, spec.get("schedulingPolicy") or {}, old_spec.get("schedulingPolicy") or {})
         return
     check_conditions(errors, "status.conditions", status.get("conditions") or [])
     known = {claim.get("name") for claim in spec.get("resourceClaims") or ()}
@@ -172,6 +187,21 @@ def check_pod_group_update(errors: Errors, group: JsonObject, old: JsonObject, s
         if entry.get("name") not in known:
             detail = "must match the name of an entry in `spec.resourceClaims`"
             errors.invalid(f"status.resourceClaimStatuses[{index}].name", entry.get("name", ""), detail)
+
+
+def _with_mode_as_list(spec: JsonObject) -> JsonObject:
+    """With the key of `disruptionMode`: its values are empty, and so equal to each other."""
+    mode = spec.get("disruptionMode")
+    return {**spec, "disruptionMode": list(mode)} if isinstance(mode, dict) else spec
+
+
+def _check_policy_update(errors: Errors, group: JsonObject, new: JsonObject, old: JsonObject) -> None:
+    """Since v1beta1, minCount can be changed, and nothing else."""
+    kept = group.get("apiVersion") != GROUPS_V1ALPHA2 and "gang" in new and "gang" in old and "basic" not in new
+    if kept:
+        _check_policy(errors, "spec.schedulingPolicy", new)
+    elif not same(new, old):
+        errors.invalid("spec.schedulingPolicy", None, IMMUTABLE)
 
 
 def _check_fixed(errors: Errors, spec: JsonObject, old: JsonObject, fields: Sequence[str]) -> None:

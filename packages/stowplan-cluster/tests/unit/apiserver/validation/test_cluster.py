@@ -95,3 +95,44 @@ def test_conditions_of_groups_must_be_complete(server):
     )
     assert errors[1] == "status.conditions[0].lastTransitionTime: Required value"
     assert errors[2].startswith('status.conditions[0].reason: Invalid value: "1": a condition reason must start')
+
+
+BETA = {**GROUP, "apiVersion": "scheduling.k8s.io/v1beta1"}
+_IMMUTABLE = "Invalid value: null: field is immutable"
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "expected"),
+    [
+        ("spec.schedulingPolicy.gang.minCount", 1, []),
+        (
+            "spec.schedulingPolicy.gang.minCount",
+            -1,
+            ["spec.schedulingPolicy.gang.minCount: Invalid value: -1: must be greater than or equal to 1"],
+        ),
+        ("spec.schedulingPolicy", {"basic": {}}, [f"spec.schedulingPolicy: {_IMMUTABLE}"]),
+        ("spec.disruptionMode", {"all": {}}, [f"spec.disruptionMode: {_IMMUTABLE}"]),
+        ("spec.preemptionPolicy", "Never", [f"spec.preemptionPolicy: {_IMMUTABLE}"]),
+        ("spec.workloadRef", {"workloadName": "w", "templateName": "t"}, [f"spec.workloadRef: {_IMMUTABLE}"]),
+    ],
+)
+def test_only_the_min_count_of_a_gang_can_be_changed_since_v1beta1(server, path, value, expected):
+    assert server.update_refusals(BETA, path, value) == expected
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ({}, ['spec.disruptionMode: Invalid value: "": must specify one of: `single`, `all`']),
+        (
+            {"single": {}, "all": {}},
+            [
+                'spec.disruptionMode: Invalid value: "{single, all}": must specify exactly one of: `single`, `all`',
+            ],
+        ),
+        ({"all": {}}, []),
+    ],
+)
+def test_modes_of_disruption_since_v1beta1(server, mode, expected):
+    group = {**BETA, "spec": {**BETA["spec"], "disruptionMode": mode}}
+    assert server.refusals(group) == expected

@@ -73,7 +73,10 @@ KINDS: dict[tuple[str, str], type[ApiStruct]] = {
 #: Versions that our structs can decode; older ones have a different layout of requests and devices.
 _VERSIONS = {"resource.k8s.io": ("v1", "v1beta2")}
 #: For kinds whose versions differ from their group's.
-_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1", "v1beta2", "v1alpha3")}
+_VERSIONS_OF_KIND = {
+    "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
+    "PodGroup": ("v1beta1", "v1alpha3", "v1alpha2"),
+}
 
 _OPERATORS: dict[type[ApiStruct], tuple[str, ...]] = {
     api.LabelSelectorRequirement: LABEL_SELECTOR_OPERATORS,

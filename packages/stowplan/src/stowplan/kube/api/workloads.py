@@ -3,6 +3,8 @@
 A Service or ReplicationController selects by a plain label map, where None differs from empty.
 """
 
+from typing import Any
+
 from stowplan.kube.api.meta import ApiStruct, Int32, Int64, LabelSelector, ObjectMeta
 from stowplan.kube.api.pod import PodResourceClaim, PodResourceClaimStatus
 from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
@@ -93,8 +95,16 @@ class PodGroupSpec(ApiStruct, frozen=True, kw_only=True):
     scheduling_policy: PodGroupSchedulingPolicy = PodGroupSchedulingPolicy()
     scheduling_constraints: PodGroupSchedulingConstraints | None = None
     resource_claims: tuple[PodResourceClaim, ...] = ()
-    disruption_mode: str | None = None
+    #: An object with the key `single` or `all`; in v1alpha2, `Pod` or `PodGroup`.
+    disruption_mode: dict[str, Any] | str | None = None
     priority: Int32 | None = None
+    preemption_policy: str | None = None
+
+    @property
+    def disrupted_as_a_whole(self) -> bool:
+        """Whether its pods are only evicted together."""
+        mode = self.disruption_mode
+        return mode == "PodGroup" if isinstance(mode, str) else mode is not None and "all" in mode
 
 
 class PodGroupCondition(ApiStruct, frozen=True, kw_only=True):
@@ -112,7 +122,7 @@ class PodGroupStatus(ApiStruct, frozen=True, kw_only=True):
 
 
 class PodGroup(ApiStruct, frozen=True, kw_only=True):
-    api_version: str = "scheduling.k8s.io/v1alpha2"
+    api_version: str = "scheduling.k8s.io/v1beta1"
     kind: str = "PodGroup"
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()

@@ -128,7 +128,6 @@ UNBUILT = {
     "DRAOptionalNodeOperations": "nodes are not asked whether they can leave out operations",
     "InPlacePodVerticalScalingSchedulerPreemption": "no pods are evicted for a resize that is deferred",
     "NativeHistograms": "histograms have fixed buckets",
-    "PodGroupPreemptionPolicy": "the policy of a group's pods decides",
 }
 
 

@@ -141,9 +141,12 @@ class HttpApi:
             resourceVersion=resource_version,
             **{"continue": continue_},
         )
-        path = resource.collection(await self._discovery.version(resource), namespace)
+        version = await self._discovery.version(resource)
+        path = resource.collection(version, namespace)
         answer = await self._send(Request(method="GET", path=path, query=query, subject=Subject("LIST", resource)))
-        return decode_page(answer.body, kind, self._documents)
+        found = decode_page(answer.body, kind, self._documents)
+        # Objects in a list do not say their version, and are decoded with the preferred one.
+        return found if version == resource.versions[0] else _of_version(found, resource.api_version(version))
 
     async def watch(
         self,
@@ -365,6 +368,11 @@ class HttpApi:
             return answer.body
         why = f"{self._transport.server}: {answer.not_json()}"
         raise Unreachable(why) if request.method == "GET" else OutcomeUnknown(why)
+
+
+def _of_version(found: Listing[T], api_version: str) -> Listing[T]:
+    items: list[Any] = [replace(obj, api_version=api_version) for obj in found.items]
+    return replace(found, items=items)
 
 
 def _query(**parameters: str) -> dict[str, str]:

@@ -411,8 +411,13 @@ class Reservation(PlainStruct, frozen=True, eq=False):
 STRAIGHT_TO_BIND = Reservation()
 
 
-def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: str) -> Reservation:
-    """Assume the pod on the node and run Reserve and Permit. Raises ValueError if the pod is already on a node."""
+def reserve(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str, *, permits: bool = True
+) -> Reservation:
+    """Assume the pod on the node and run Reserve and Permit. Raises ValueError if the pod is already on a node.
+
+    Without `permits`, Permit is not asked.
+    """
     cluster = framework.handle.cluster
     if framework.assuming and (failed := run_assumed(framework, state, pod, node_name)) is not None:
         return Reservation(failed=failed)
@@ -424,6 +429,8 @@ def reserve(framework: Framework, state: CycleState, pod: PodInfo, node_name: st
     problems: list[str] = []
     failed = run_reserve(framework, state, pod, node_name, problems=problems)
     if failed is None:
+        if not permits:
+            return Reservation(problems=problems)
         answer, timeouts = run_permit(framework, state, pod, node_name)
         if answer is None or answer.code == Code.Wait:
             return Reservation(wait=answer, permit_timeouts=timeouts, problems=problems)

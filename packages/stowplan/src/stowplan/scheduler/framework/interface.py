@@ -17,7 +17,7 @@ Upstream: staging/src/k8s.io/kube-scheduler/framework/interface.go.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Generator, Sequence
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -173,12 +173,23 @@ class PostFilterPlugin(Plugin):
         return None
 
 
+class PlacementFeasiblePlugin(Plugin):
+    """Asked before the first and after each pod of a group on trial, since 1.37. GangScheduling is the only one."""
+
+    @abstractmethod
+    def placement_feasible(self, group: str, scheduled: int, remaining: int) -> Status | None:
+        """Whether a group with so many scheduled pods can be scheduled; Wait: not yet, but with the remaining ones."""
+
+
 class PodGroupPostFilterResult(PlainStruct, frozen=True):
     """The result for an unschedulable pod group: Success if the group will fit once the plan has been carried out."""
 
     status: Status
     #: Only with status Success.
     plan: GroupEvictionPlan | None = None
+    #: With status Success, from 1.37 on: UID of a pod -> its nominated node; None: where the trial without the first
+    #: pods proposed placed them.
+    nominations: Mapping[str, str] | None = None
 
 
 PodGroupPostFilterSteps = Generator["Sequence[PodInfo]", Status, PodGroupPostFilterResult]
@@ -193,9 +204,10 @@ class PodGroupPostFilterPlugin(Plugin):
     ) -> PodGroupPostFilterSteps:
         """Find pods whose eviction lets the group fit; a generator.
 
-        It yields pods on nodes, and receives the result of trying the group with exactly those pods removed. A trial
-        may wait for extenders, so the cluster may have changed in between. `pods_only_take_room`: whether a group that
-        fits next to some pods also fits next to fewer of them.
+        It yields pods on nodes, and receives the result of trying the group with exactly those pods removed. From 1.37
+        on, only the first trial decides on nodes; the others are whether its pods still fit there. A trial may wait
+        for extenders, so the cluster may have changed in between. `pods_only_take_room`: whether a group that fits next
+        to some pods also fits next to fewer of them.
         """
 
 

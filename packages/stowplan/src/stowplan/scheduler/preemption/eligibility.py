@@ -5,8 +5,11 @@ Upstream: PodEligibleToPreemptOthers in pkg/scheduler/framework/plugins/defaultp
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -16,6 +19,7 @@ NO_GROUP = "pod group for pod not found"
 PLACED_GROUP = "not eligible due to placement-based pod group scheduling limitation"
 WITH_ITS_GROUP = "not eligible due to workload aware preemption enabled"
 NEVER = "not eligible due to preemptionPolicy=Never."
+ONGOING = "ongoing preemption on nominated nodes"
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 
 
@@ -23,7 +27,7 @@ def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGa
     """Why a pod that is scheduled with its group may not preempt by itself; "" if it may."""
     if pod.pod.spec.scheduling_group is None:
         return ""
-    if features.enabled("TopologyAwareWorkloadScheduling"):
+    if features.emulated_version < V1_37 and features.enabled("TopologyAwareWorkloadScheduling"):
         group = cluster.objects.get(PodGroup, group_key(pod.pod))
         if group is None:
             return NO_GROUP
@@ -49,6 +53,27 @@ def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis)
     if any(v.priority < pod.priority and _terminates_by_preemption(v.pod) for v in victims):
         return STILL_TERMINATING
     return ""
+
+
+def ongoing_preemption(cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo]) -> dict[str, str]:
+    """The nominations of a group's pods, by UID, while less important pods terminate on one of these nodes."""
+    if group.spec.preemption_policy == "Never":
+        return {}
+    nominated = {info.uid: cluster.nominator.node_of(info.uid) or info.pod.status.nominated_node_name for info in pods}
+    nominated = {uid: node for uid, node in nominated.items() if node}
+    rows = (cluster.table.row_of.get(node) for node in dict.fromkeys(nominated.values()))
+    victims = (info for row in rows if row is not None for info in cluster.row_pods[row])
+    priority = group.spec.priority or 0
+    if any(_terminates_by_preemption(v.pod) and disruption_priority(cluster, v) < priority for v in victims):
+        return nominated
+    return {}
+
+
+def disruption_priority(cluster: ClusterState, pod: PodInfo) -> int:
+    """The priority with which a pod on a node resists preemption, from 1.37 on: its group's, if it has one."""
+    key = group_key(pod.pod)
+    group = cluster.objects.get(PodGroup, key) if key else None
+    return pod.priority if group is None else group.spec.priority or 0
 
 
 def _terminates_by_preemption(pod: Pod) -> bool:

@@ -5,8 +5,9 @@ units of lower priority than the group are removed. If the group then fits, they
 important first, and those next to which the group still fits are spared. Units whose eviction would violate a
 disruption budget are added back first.
 
-Each step is a trial of the whole group. If a pod on a node can only take room, many units are added back at once: if
-the group fits next to all of them, it fits next to each.
+Each step is a trial of the whole group; from 1.37 on, only the first one is, and then its pods keep the nodes that it
+gave them. If a pod on a node can only take room, many units are added back at once: if the group fits next to all of
+them, it fits next to each.
 
 Upstream: pkg/scheduler/framework/preemption/podgrouppreemption.go;
 docs/reference/behaviour.md, Preemption for pod groups.
@@ -17,12 +18,14 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Iterable, Sequence
 
 from stowplan.kube.api.types import PodGroup
+from stowplan.kube.config import FeatureGates
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Code, Status, unresolvable, unschedulable
 from stowplan.scheduler.preemption.disruption_budgets import violating_units
-from stowplan.scheduler.preemption.eligibility import NEVER
+from stowplan.scheduler.preemption.eligibility import NEVER, disruption_priority
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
@@ -35,36 +38,40 @@ class Unit(PlainStruct, eq=False):
     priority: int
     #: Position of the unit in the order of nodes and their pods.
     met: int
+    #: Whether the start of any of its pods counts, from 1.37 on; before, only that of the first one does.
+    all_starts: bool = False
 
     def importance(self) -> tuple[int | bool, ...]:
         """A sort key: the most important unit comes first."""
         first = self.pods[0]
         alone = first.pod.spec.scheduling_group is None
-        # Parity: only the first pod's start time counts; one that has not started counts as starting at its position.
-        started = (first.start_time, self.met if first.start_time == NOT_STARTED else 0)
+        start = min(info.start_time for info in self.pods) if self.all_starts else first.start_time
+        # One that has not started counts as starting at its position.
+        started = (start, self.met if start == NOT_STARTED else 0)
         # The reference leaves ties to chance; here pods that are terminating anyway are evicted first.
         return -self.priority, alone, 0 if alone else -len(self.pods), *started, first.terminating, self.met
 
 
 def victims_of(
-    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], *, at_once: bool
+    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates, *, at_once: bool
 ) -> Generator[Sequence[PodInfo], Status, tuple[PodInfo, ...] | Status]:
     """The pods whose eviction lets the group fit, most important first; or why there are none.
 
     Yields the pods without which to try the group, and receives the result. `at_once`: whether removing pods from nodes
     can only help.
     """
-    if any(info.pod.spec.preemption_policy == "Never" for info in pods):
+    if _never_preempts(group, pods, features):
         return unschedulable(NEVER)
-    priority = group.spec.priority or 0
-    units = [unit for unit in units_of(cluster, but=group_key(pods[0].pod)) if unit.priority < priority]
+    priority, by_group = group.spec.priority or 0, features.emulated_version >= V1_37
+    units = units_of(cluster, but=group_key(pods[0].pod), by_group=by_group)
+    units = [unit for unit in units if unit.priority < priority]
     if not units:
         return unresolvable(NO_VICTIMS)
     without_all = yield _pods_of(units)
     if without_all.code != Code.Success:
         return without_all
     units.sort(key=Unit.importance)
-    violating = violating_units(cluster.objects, [unit.pods for unit in units])
+    violating = violating_units(cluster.objects, [unit.pods for unit in units], all_pods=by_group)
     in_turn = [
         *(unit for unit, violates in zip(units, violating, strict=True) if violates),
         *(unit for unit, violates in zip(units, violating, strict=True) if not violates),
@@ -73,8 +80,16 @@ def victims_of(
     return tuple(info for unit in units if unit in victims for info in unit.pods)
 
 
-def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
+def _never_preempts(group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates) -> bool:
+    if features.enabled("PodGroupPreemptionPolicy"):
+        return group.spec.preemption_policy == "Never"
+    return any(info.pod.spec.preemption_policy == "Never" for info in pods)
+
+
+def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:
     """All units on nodes, in the order of their first pods; `but`: the group to leave out.
+
+    `by_group`: whether single pods of groups have their group's priority, and the first start of a unit counts.
 
     The reference may evict a group's own pods in favor of its other pods, which gains nothing.
     """
@@ -86,12 +101,13 @@ def units_of(cluster: ClusterState, *, but: str) -> list[Unit]:
             if key == but:
                 continue
             group = cluster.objects.get(PodGroup, key) if key else None
-            if group is None or group.spec.disruption_mode != "PodGroup":
-                units.append(Unit([info], info.priority, len(units)))
+            if group is None or not group.spec.disrupted_as_a_whole:
+                priority = disruption_priority(cluster, info) if by_group else info.priority
+                units.append(Unit([info], priority, len(units), by_group))
             elif key in of_group:
                 of_group[key].pods.append(info)
             else:
-                of_group[key] = Unit([info], group.spec.priority or 0, len(units))
+                of_group[key] = Unit([info], group.spec.priority or 0, len(units), by_group)
                 units.append(of_group[key])
     return units
 

@@ -25,6 +25,7 @@ from stowplan.kube.api.types import Event, Namespace, ObjectMeta, Pod
 from stowplan.kube.config import load_config
 from stowplan.kube.config.features import with_chosen
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, emulated_version_of
 from stowplan.net.client.events.event_forms import EventsV1, namespace_of_event
 from stowplan.net.client.events.event_series import EventKey, EventSeries, RecordedEvent
 from stowplan.scheduler.engine.decision.decision import Decision
@@ -110,12 +111,14 @@ class LiveCluster:
         latency: Latency,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
         feature_gates: Mapping[str, bool] | None = None,
+        emulated_version: str | None = None,
         plugin_timeout: float = PLUGIN_TIMEOUT,
     ) -> None:
         registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
         agenda = Agenda(START)
         self._attempts = _Attempts(agenda)
-        features = with_chosen(feature_gates or {})
+        version = DEFAULT_VERSION if emulated_version is None else emulated_version_of(emulated_version)
+        features = with_chosen(feature_gates or {}, version)
         asked_for = [plugin.name for plugin in plugins]
         configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=asked_for)
         self.engine = Engine(
@@ -293,6 +296,7 @@ def live_cluster(
     latency: Latency = NO_LATENCY,
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
     feature_gates: Mapping[str, bool] | None = None,
+    emulated_version: str | None = None,
     plugin_timeout: float = PLUGIN_TIMEOUT,
 ) -> Iterator[LiveCluster]:
     """Create a cluster with these objects and a running scheduler.
@@ -302,6 +306,7 @@ def live_cluster(
     * `call_extender`: answers for the extenders of `config`. It gets the URL and the body of a call and returns the
       response body, both as JSON values. Extenders are never asked to bind.
     * `feature_gates`: gates that differ from their defaults.
+    * `emulated_version`: the version of kube-scheduler to decide as, such as "1.36"; None: the default.
     * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
 
     Examples:
@@ -317,6 +322,7 @@ def live_cluster(
         latency=latency,
         call_extender=call_extender,
         feature_gates=feature_gates,
+        emulated_version=emulated_version,
         plugin_timeout=plugin_timeout,
     )
     try:

@@ -603,3 +603,14 @@ async def test_leadership_lost_while_dialing_sends_nothing(monkeypatch):
         leads.append(True)
         await bind(api)
         assert server.connections == 1
+
+
+async def test_objects_in_a_list_have_the_version_that_is_served():
+    """A list says the version of its items once, and they do not say it at all."""
+    item = {"metadata": {"name": "c", "namespace": "default"}}
+    page = {"kind": "ResourceClaimList", "metadata": {"resourceVersion": "1"}, "items": [item]}
+    server = Misbehaving().at(V1, ABSENT).at(V1BETA2, resources("resourceclaims"))
+    async with server, an_api(server) as api:
+        server.at(f"{V1BETA2}/resourceclaims", answers(200, page))
+        found = await api.list(ResourceClaim)
+    assert [claim.api_version for claim in found.items] == ["resource.k8s.io/v1beta2"]

@@ -70,7 +70,8 @@ def _reasons(status: Status) -> tuple[Reason, ...]:
     return status.records or tuple(Reason("PluginReason", text) for text in status.shown_reasons)
 
 
-CONDITION = "PodGroupScheduled"
+#: Its name since 1.37, and the one before.
+CONDITIONS = ("PodGroupInitiallyScheduled", "PodGroupScheduled")
 #: Maximum number of pod names that are listed; there may be thousands, and their number is reported anyway.
 _NAMED = 20
 
@@ -104,7 +105,7 @@ def victims_of(domain: DomainJudgement) -> list[str]:
 def condition_of(group: PodGroup | None) -> ConditionRecord | None:
     """The condition that the cluster's scheduler reported for a group."""
     for one in () if group is None else group.status.conditions:
-        if one.type == CONDITION:
+        if one.type in CONDITIONS:
             since = one.last_transition_time or ""
             return ConditionRecord(status=one.status, reason=one.reason, message=one.message, since=since)
     return None

@@ -16,8 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
@@ -25,9 +29,11 @@ from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.scheduler.engine.groups.group_preemption import GroupPreemption
+from stowplan.scheduler.engine.groups.group_progress import rejected
 from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
 from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials, TriedPod
+from stowplan.scheduler.engine.groups.group_validation import group_problem
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, SchedulingCycle, failure_from_decision
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -55,8 +61,11 @@ class GroupCycle:
         cycle: SchedulingCycle,
         statuses: GroupStatuses,
         metrics: GroupMetrics,
+        features: FeatureGates,
     ) -> None:
         """`preemption` of None: the pods of a group preempt individually."""
+        self._features = features
+        self._outcome = _outcome_by_permit if features.emulated_version < V1_37 else _outcome_by_feasibility
         self._state = context.state
         self._queue = context.queue
         self._stories = context.stories
@@ -72,7 +81,7 @@ class GroupCycle:
         """Try the group of a popped pod."""
         group = group_key(popped.pod.pod)
         members = self._pods_to_try(group, popped)
-        framework = self._common_profile(members, started)
+        framework = self._common_profile(group, members, started)
         if framework is None:
             return
         tried = []
@@ -121,25 +130,21 @@ class GroupCycle:
         members = [popped, *(queued for info in others if (queued := self._queue.pop_specific(info)) is not None)]
         return sorted(members, key=_order)
 
-    def _common_profile(self, members: Sequence[QueuedPod], started: float) -> Framework | None:
-        """The profile of all pods; None if they have several, or an unknown one: they have then failed."""
-        first = scheduler_name_of(members[0].pod.pod)
-        other = next((name for queued in members if (name := scheduler_name_of(queued.pod.pod)) != first), None)
+    def _common_profile(self, group: str, members: Sequence[QueuedPod], started: float) -> Framework | None:
+        """The profile of all pods; None if the group is invalid: they have then failed."""
         framework = self._trials.algorithm.framework_for(members[0].pod)
-        if framework is not None and other is None:
+        text = group_problem(self._state, group, [queued.pod for queued in members], self._features)
+        if framework is not None and not text:
             return framework
-        text = f'profile not found for scheduler name "{first}"'
-        if other is not None:
-            text = (
-                "all pods in a single pod group should have the same .spec.schedulerName set, "
-                f'got: "{other}" and "{first}"'
-            )
+        text = text or f'profile not found for scheduler name "{scheduler_name_of(members[0].pod.pod)}"'
         for queued in members:
             own = self._trials.algorithm.framework_for(queued.pod)
             if own is None:
                 self._queue.done(queued.pod.uid)
             else:
                 self._cycle.handle_outcome(own, queued, Failure(status=error(text)), started=started)
+        if self._features.emulated_version >= V1_37 and self._state.objects.get(PodGroup, group) is not None:
+            self._statuses.write(group, error(text))
         return None
 
     # -- outcome -------------------------------------------------------------------------------------------------------
@@ -152,30 +157,15 @@ class GroupCycle:
         tried = {pod.queued.pod.uid: pod for pod in trial.pods}
         for queued in members:
             pod = tried.get(queued.pod.uid)
-            outcome: Attempt | Failure
-            if pod is None:
-                outcome = _failure_of_group(trial, Failure(status=trial.status))
-            else:
+            if pod is not None:
                 self._cycle.record(framework, queued, pod.decision, started=started)
-                outcome = self._outcome(framework, pod, trial, started)
+            outcome: Attempt | Failure | None = self._outcome(trial, queued, pod)
+            if outcome is None:
+                assert pod is not None
+                outcome = self._cycle.assume_and_reserve(framework, queued, pod.decision, started=started)
             self._cycle.handle_outcome(framework, queued, outcome, started=started)
 
-    def _outcome(self, framework: Framework, pod: TriedPod, trial: GroupTrial, started: float) -> Attempt | Failure:
-        own = pod.failed
-        if own is None and pod.decision.status is not None:
-            own = failure_from_decision(pod.decision)
-        if own is not None:
-            return _failure_of_group(trial, own, needs_preemption=pod.needs_preemption, wait=pod.wait)
-        if trial.status.code == Code.Success:
-            return self._cycle.assume_and_reserve(framework, pod.queued, pod.decision, started=started)
-        if trial.waiting:
-            return Failure(status=trial.status, nominated_node_name=pod.host)
-        if trial.status.code == Code.Error:
-            return Failure(status=trial.status)
-        return Failure(status=_held_back(pod.wait))
-
-    @staticmethod
-    def _log(group: str, tried: int, trial: GroupTrial) -> None:
+    def _log(self, group: str, tried: int, trial: GroupTrial) -> None:
         verbose, code = _log.v(2), trial.status.code
         if code == Code.Error:
             _log.unhandled(trial.status.message, "Error scheduling pod group", podGroup=group, errorPods=tried)
@@ -187,7 +177,51 @@ class GroupCycle:
             verbose.info(text, podGroup=group, scheduledPods=placed, unschedulablePods=tried - placed)
         else:
             text = "Pod group is waiting for preemption" if trial.waiting else "Unable to schedule a pod group"
-            verbose.info(text, podGroup=group, unschedulablePods=tried)
+            why = {} if self._features.emulated_version < V1_37 else {"err": trial.status.message}
+            verbose.info(text, podGroup=group, unschedulablePods=tried, **why)
+
+
+# -- what becomes of each pod; None: it proceeds to its node ----------------------------------------------------------
+
+
+def _own_failure(pod: TriedPod) -> Failure | None:
+    """Why the pod itself got no node."""
+    if pod.failed is not None or pod.decision.status is None:
+        return pod.failed
+    return failure_from_decision(pod.decision)
+
+
+def _outcome_by_feasibility(trial: GroupTrial, queued: QueuedPod, pod: TriedPod | None) -> Failure | None:
+    """Since 1.37. `pod`: None if it was not tried."""
+    own = None if pod is None else _own_failure(pod)
+    if trial.status.code == Code.Error:
+        return _failure_of_group(trial, own or Failure(status=trial.status))
+    if own is not None or pod is None:
+        own = own or Failure(status=trial.before_preemption or trial.status, nominated_node_name=None)
+        return msgspec.structs.replace(
+            own, nominated_node_name=trial.nominations.get(queued.pod.uid, own.nominated_node_name)
+        )
+    if trial.status.code == Code.Success:
+        return None
+    if trial.waiting:
+        return Failure(status=trial.status, nominated_node_name=trial.nominations.get(queued.pod.uid))
+    return Failure(status=rejected(trial.status.message))
+
+
+def _outcome_by_permit(trial: GroupTrial, queued: QueuedPod, pod: TriedPod | None) -> Failure | None:
+    """Until 1.36. `pod`: None if it was not tried."""
+    if pod is None:
+        return _failure_of_group(trial, Failure(status=trial.status))
+    own = _own_failure(pod)
+    if own is not None:
+        return _failure_of_group(trial, own, needs_preemption=pod.needs_preemption, wait=pod.wait)
+    if trial.status.code == Code.Success:
+        return None
+    if trial.waiting:
+        return Failure(status=trial.status, nominated_node_name=pod.host)
+    if trial.status.code == Code.Error:
+        return Failure(status=trial.status)
+    return Failure(status=_held_back(pod.wait))
 
 
 def _failure_of_group(
@@ -276,7 +310,8 @@ class GroupScheduling:
     ) -> None:
         """`stopwatch`: time for metrics."""
         self._algorithm = algorithm
-        self.statuses = GroupStatuses(context.outbox, context.state, wall_clock=wall_clock)
+        version = features.emulated_version
+        self.statuses = GroupStatuses(context.outbox, context.state, version=version, wall_clock=wall_clock)
         self.trials: GroupTrials | None = None
         #: None: the pods of a group preempt individually.
         self.preemption: GroupPreemption | None = None
@@ -285,9 +320,11 @@ class GroupScheduling:
         if not features.enabled("GenericWorkload"):
             return
         placements = features.enabled("TopologyAwareWorkloadScheduling")
-        self.trials = trials = GroupTrials(algorithm, context.state, context.reporter, placements=placements)
+        self.trials = trials = GroupTrials(
+            algorithm, context.state, context.reporter, placements=placements, permits=version < V1_37
+        )
         if features.enabled("WorkloadAwarePreemption"):
-            self.preemption = GroupPreemption(trials)
+            self.preemption = GroupPreemption(trials, version=version)
         self.cycle = GroupCycle(
             context,
             trials=trials,
@@ -297,6 +334,7 @@ class GroupScheduling:
             cycle=cycle,
             statuses=self.statuses,
             metrics=GroupMetrics(metrics, now=stopwatch),
+            features=features,
         )
 
     def question(self, group: str, version: tuple[int, ...]) -> GroupQuestion:

@@ -1,9 +1,12 @@
-"""Preemption for a pod group as a whole, after its trial found no room: the gate WorkloadAwarePreemption.
+"""Preemption for a pod group as a whole, after its trial found no room: the gate WorkloadAwarePreemption, or since 1.37
+GenericWorkload.
 
 The group's PostFilter plugin proposes sets of victims, one after the other. For each, the group is tried without those
-pods, and the plugin gets the result; PostFilter plugins for single pods do not run in these trials. The final result is
-stored in the group's first trial: whether the group waits for preemption, and which pods to evict. Extenders filter and
-prioritize in these trials as in any other; they are not asked about the victims.
+pods, and the plugin gets the result; PostFilter plugins for single pods do not run in these trials. Since 1.37, only
+the first trial decides on nodes, and for the other sets its pods must still fit on them. The final result is stored in
+the group's first trial: whether the group waits for preemption, which pods to evict, and since 1.37 the nodes that its
+pods are nominated to. Extenders filter and prioritize in these trials as in any other; they are not asked about the
+victims.
 
 Upstream: runWorkloadAwarePreemption in pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -13,12 +16,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from msgspec.structs import replace
+
 from stowplan.kube.api.types import PodGroup
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
 from stowplan.scheduler.engine.evaluation.sampling import Sampling
+from stowplan.scheduler.engine.groups.group_progress import rejected
 from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials
 from stowplan.scheduler.framework.boundary import At, Ended, Raised, call, close, resume
 from stowplan.scheduler.framework.declarations import Reads
@@ -29,7 +36,7 @@ from stowplan.scheduler.framework.interface import (
     PodGroupPostFilterSteps,
 )
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.status import Code, Status, error, raised, unschedulable
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error, raised, unschedulable
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -37,7 +44,8 @@ PLACED_GROUP = "workload aware preemption is not supported for pod groups with s
 
 
 class GroupPreemption:
-    def __init__(self, trials: GroupTrials) -> None:
+    def __init__(self, trials: GroupTrials, *, version: KubernetesVersion) -> None:
+        self._keeps_nodes = version >= V1_37
         self._state: ClusterState = trials.algorithm.cluster
         self._sampling = trials.algorithm.sampling
         self._trials = trials
@@ -49,9 +57,9 @@ class GroupPreemption:
         """
         steps = self._post_filter(framework, group, pods, trial)
         if isinstance(steps, Status):
-            _store(trial, steps)
+            self._store(trial, PodGroupPostFilterResult(steps))
         elif steps is not None:
-            _store(trial, (yield from self._search(framework, group, pods, *steps)))
+            self._store(trial, (yield from self._search(framework, group, pods, *steps)))
 
     def _post_filter(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
@@ -62,13 +70,13 @@ class GroupPreemption:
         # Only one in-tree plugin is of this kind; the message names it, like the reference's.
         plugins = (found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin))
         if (plugin := next(plugins, None)) is None:
-            return unschedulable(NO_PLUGIN)
+            return None if self._keeps_nodes else unschedulable(NO_PLUGIN)
         found = self._state.objects.get(PodGroup, group)
         if found is None:
             name = group.partition("/")[2]
             return error(f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found')
         constraints = found.spec.scheduling_constraints
-        if constraints is not None and constraints.topology:
+        if constraints is not None and constraints.topology and not self._keeps_nodes:
             return unschedulable(PLACED_GROUP)
         infos, at_once = [queued.pod for queued in pods], _only_take_room(framework, trial)
         at = "PodGroupPostFilter", plugin
@@ -83,18 +91,24 @@ class GroupPreemption:
         version = self._state.version
         removed = RemovedPods(self._state, self._sampling)
         status: Status | None = None
+        first: GroupTrial | None = None
         removed.remove_again()
         try:
             while not isinstance(without := resume(steps, status, at), Ended | Raised):
                 removed.set_to(without)
-                trial = yield from self._trials.run(framework, group, pods, run_post_filter=False, removed=removed)
-                status = trial.status
+                if first is not None and self._keeps_nodes:
+                    status = SUCCESS if self._trials.still_fits(framework, first) else rejected()
+                    continue
+                first = yield from self._trials.run(framework, group, pods, run_post_filter=False, removed=removed)
+                status = first.status
         finally:
             close(steps, at)
             removed.put_back()
         if isinstance(without, Raised):
             return PodGroupPostFilterResult(raised(without.cause))
         result: PodGroupPostFilterResult = without.value
+        if result.nominations is None and first is not None:
+            result = replace(result, nominations={found.pod.uid: found.node_name for found in first.proposed})
         if result.plan is not None and self._state.version != version:
             self._confirm(framework, group, pods, result.plan.victims)
         return result
@@ -124,6 +138,24 @@ class GroupPreemption:
         with framework.without_extenders():
             steps = self._trials.run(framework, group, pods, run_post_filter=False)
             return run_at_once(steps, max_portions=MAX_PORTIONS * len(pods)).status.code == Code.Success
+
+    def _store(self, trial: GroupTrial, found: PodGroupPostFilterResult) -> None:
+        """Store the result of the search in the trial."""
+        status, own = found.status, trial.status
+        if status.code == Code.Error:
+            trial.status, trial.waiting = status, False
+            return
+        succeeded = status.code == Code.Success
+        if succeeded:
+            trial.waiting, trial.plan = True, found.plan
+        if not self._keeps_nodes:
+            if not succeeded:
+                trial.status = Status(own.code, (*own.reasons, status.message), error=own.error)
+            return
+        trial.nominations = found.nominations or {} if succeeded else {}
+        if status.message:
+            trial.before_preemption = own
+            trial.status = Status(own.code, (*own.reasons, status.message), error=own.error)
 
 
 class RemovedPods:
@@ -171,18 +203,6 @@ class RemovedPods:
             start = self._sampling.start
             transaction.rollback()
             self._sampling.start = start
-
-
-def _store(trial: GroupTrial, found: PodGroupPostFilterResult | Status) -> None:
-    """Store the result of the search in the trial."""
-    status = found if isinstance(found, Status) else found.status
-    if not isinstance(found, Status) and status.code == Code.Success:
-        trial.waiting, trial.plan = True, found.plan
-    elif status.code == Code.Error:
-        trial.status, trial.waiting = status, False
-    else:
-        own = trial.status
-        trial.status = Status(own.code, (*own.reasons, status.message), error=own.error)
 
 
 def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:

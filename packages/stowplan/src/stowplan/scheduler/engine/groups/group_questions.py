@@ -23,6 +23,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
+from stowplan.scheduler.engine.groups.group_validation import group_problem
 from stowplan.scheduler.framework.interface import Placement
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -175,6 +176,8 @@ class GroupQuestion:
                 plugin.name for plugin in framework.post_filter if plugin not in framework.effect_free_post_filter
             )
             found.status = error(f"{', '.join(others)}: {NOT_EFFECT_FREE}")
+        elif text := group_problem(self._state, self._group, pods, framework.handle.features):
+            found.status = error(text)
         else:
             return framework
         return None
@@ -200,7 +203,7 @@ class GroupQuestion:
         steps = self._decide(framework, queued, self._preemption if preempts else None)
         trial = run_at_once(steps, ask=ask, max_portions=MAX_PORTIONS * len(queued))
         found.status, found.waiting = trial.status, trial.waiting
-        found.domains = tuple(self._domains(trial))
+        found.domains = tuple(self._domains(trial, tried))
 
     def _decide(
         self, framework: Framework, queued: Sequence[QueuedPod], preemption: GroupPreemption | None
@@ -211,15 +214,15 @@ class GroupQuestion:
             yield from preemption.help(framework, self._group, queued, trial)
         return trial
 
-    def _domains(self, trial: GroupTrial) -> Iterator[DomainJudgement]:
+    def _domains(self, trial: GroupTrial, pods: Sequence[PodInfo]) -> Iterator[DomainJudgement]:
         names = self._state.table.names
         if not trial.placements or trial.plan is not None:
-            # With preemption for the group as a whole, the only placement is the whole cluster.
-            yield _domain("", tuple(name for name in names if name), trial, chosen=True)
+            # The victims of preemption for the group as a whole are anywhere in the cluster.
+            yield _domain("", tuple(name for name in names if name), trial, pods, chosen=True)
             return
         for placement, of_placement in trial.placements:
             chosen = of_placement is trial
-            yield _domain(placement.name, _nodes(placement, names), of_placement, chosen=chosen)
+            yield _domain(placement.name, _nodes(placement, names), of_placement, pods, chosen=chosen)
 
 
 def _not_asked(framework: Framework, pods: Sequence[PodInfo]) -> Iterator[tuple[str, str]]:
@@ -235,14 +238,23 @@ def _nodes(placement: Placement, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(names if rows is None else (names[row] for row in rows.tolist()))
 
 
-def _domain(name: str, nodes: tuple[str, ...], trial: GroupTrial, *, chosen: bool) -> DomainJudgement:
+def _domain(
+    name: str, nodes: tuple[str, ...], trial: GroupTrial, pods: Sequence[PodInfo], *, chosen: bool
+) -> DomainJudgement:
+    tried = {pod.queued.pod.uid for pod in trial.pods}
+    # A rejection ends a trial early since 1.37, once the group can no longer be complete.
+    others = [info for info in pods if info.uid not in tried] if trial.status.rejected else []
+    message = (trial.before_preemption or trial.status).message
     return DomainJudgement(
         name=name,
         nodes=nodes,
         status=trial.status,
         waiting=trial.waiting,
         placed=tuple(_placed(pod) for pod in trial.pods if pod.placed),
-        refused=tuple(_refused(pod) for pod in trial.pods if not pod.placed),
+        refused=(
+            *(_refused(pod) for pod in trial.pods if not pod.placed),
+            *(RefusedPod(pod=info, message=message, reason=message) for info in others),
+        ),
         victims=() if trial.plan is None else tuple(victim.key for victim in trial.plan.victims),
         chosen=chosen,
     )

@@ -1,4 +1,4 @@
-"""The PodGroupScheduled condition.
+"""The condition of a pod group: PodGroupScheduled, or PodGroupInitiallyScheduled from 1.37 on.
 
 A condition is only written if it changes, and one that is True stays: pods that are added later may fail, but the group
 has been scheduled. If the API server cannot process a patch now, it is retried a few times, then logged and dropped:
@@ -16,13 +16,14 @@ from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import PodGroup, PodGroupCondition
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.statuses import MAX_TRIES, RETRIABLE
 from stowplan.scheduler.framework.requests import Done, Outcome, Patch, Refused
 from stowplan.scheduler.framework.status import Code, Status
 
-CONDITION = "PodGroupScheduled"
+SCHEDULED, INITIALLY_SCHEDULED = "PodGroupScheduled", "PodGroupInitiallyScheduled"
 #: Seconds before the first retry; each further delay is twice the previous one.
 FIRST_PAUSE = 0.2
 
@@ -50,7 +51,10 @@ class GroupPatch:
 
 
 class GroupStatuses:
-    def __init__(self, outbox: Outbox, state: ClusterState, *, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, outbox: Outbox, state: ClusterState, *, version: KubernetesVersion, wall_clock: Callable[[], float]
+    ) -> None:
+        self._condition = INITIALLY_SCHEDULED if version >= V1_37 else SCHEDULED
         self._outbox = outbox
         self._state = state
         self._wall_clock = wall_clock
@@ -85,7 +89,7 @@ class GroupStatuses:
         elif status.rejected:
             reason = "Unschedulable"
         state = "True" if status.code == Code.Success else "False"
-        old = next((c for c in group.status.conditions if c.type == CONDITION), PodGroupCondition())
+        old = next((c for c in group.status.conditions if c.type == self._condition), PodGroupCondition())
         generation = group.metadata.generation
         if old.status == "True" and state == "False":
             return None
@@ -93,7 +97,7 @@ class GroupStatuses:
             return None
         moved = old.last_transition_time if old.status == state else timestamp(self._wall_clock())
         return {
-            "type": CONDITION,
+            "type": self._condition,
             "status": state,
             "reason": reason,
             "message": message,

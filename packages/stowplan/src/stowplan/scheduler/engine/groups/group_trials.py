@@ -5,8 +5,9 @@
     EqualPods        equal pods of the group, decided together
     GroupTrial       the result, as plain values
 
-For each pod, Permit returns whether the group can be scheduled now; a pod that only has to wait counts as placed. The
-best of the placements in which the group fits is chosen.
+Whether the group can be scheduled is told by Permit or by PlacementFeasible, depending on the version
+(`group_progress`). The best of the placements in which the group fits is chosen; since 1.37 the one to which most of
+its pods are nominated comes first, and is taken if the group fits there.
 
 Everything happens in a transaction of the cluster, which is always undone, even on success. Victims of preemption stay,
 so a node may look fuller than it will be.
@@ -16,8 +17,8 @@ replayed afterwards, pod by pod. If the cluster has changed, each pod that had a
 not, the trial restarts. A replay costs as many reservations as pods were placed before, for each wait.
 
 For equal pods that share an evaluation and reserve nothing, the next pod's node can be computed without assuming the
-pods before it (`evaluation/batch_placement.py`). Permit's result for each follows from the number of the group's pods
-that have nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod. Anything that
+pods before it (`evaluation/batch_placement.py`). What is told of each follows from the number of the group's pods that
+have nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod. Anything that
 cannot be decided this way is tried pod by pod.
 
 Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, which block while waiting;
@@ -26,7 +27,8 @@ docs/reference/behaviour.md, Pod groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +43,7 @@ from stowplan.scheduler.engine.context import Reporter
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps, Needs
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, Decision
+from stowplan.scheduler.engine.groups.group_progress import Progress, progress_of, rejected
 from stowplan.scheduler.engine.schedule_one import Failure, failure_of, reserve, schedule_pod
 from stowplan.scheduler.framework.boundary import Ended, Raised, call, declares, nothing, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -67,14 +70,21 @@ class GroupTrials:
     """Tries pod groups on one cluster."""
 
     def __init__(
-        self, algorithm: SchedulingAlgorithm, state: ClusterState, reporter: Reporter, *, placements: bool
+        self,
+        algorithm: SchedulingAlgorithm,
+        state: ClusterState,
+        reporter: Reporter,
+        *,
+        placements: bool,
+        permits: bool,
     ) -> None:
-        """`placements`: whether groups may be restricted to a domain."""
+        """`placements`: whether groups may be restricted to a domain. `permits`: whether Permit is part of a trial."""
         self.algorithm = algorithm
         self._reporter = reporter
         self._state = state
         self._placements = placements
-        self._equal_pods = EqualPods(algorithm)
+        self._equal_pods = EqualPods(algorithm, permits=permits)
+        self._permits = permits
 
     def run(
         self,
@@ -94,18 +104,38 @@ class GroupTrials:
         if isinstance(placements, GroupTrial):
             return placements
         for placement in placements.todo:
-            trial = PlacementTrial(
-                self.algorithm,
-                framework,
-                equal_pods=self._equal_pods,
-                reporter=self._reporter,
-                within=self._restriction(placement),
-                run_post_filter=run_post_filter,
-                removed=removed,
-            )
+            within = self._restriction(placement)
+            trial = self._trial(framework, within=within, run_post_filter=run_post_filter, removed=removed)
             if not placements.tried(placement, (yield from trial.run(pods))):
                 break
-        return placements.concluded()
+        result = placements.concluded()
+        if not self._permits and result.status.code == Code.Success and not any(pod.placed for pod in result.pods):
+            # Enough of its pods have nodes, and none of the others fits.
+            result.status = rejected()
+        return result
+
+    def still_fits(self, framework: Framework, trial: GroupTrial) -> bool:
+        """Whether the pods of a trial fit where it placed them, in the cluster as it is now."""
+        return self._trial(framework).repeats(trial)
+
+    def _trial(
+        self,
+        framework: Framework,
+        *,
+        within: NodeSubset | None = None,
+        run_post_filter: bool = False,
+        removed: RemovedPods | None = None,
+    ) -> PlacementTrial:
+        return PlacementTrial(
+            self.algorithm,
+            framework,
+            equal_pods=self._equal_pods,
+            reporter=self._reporter,
+            within=within,
+            run_post_filter=run_post_filter,
+            removed=removed,
+            permits=self._permits,
+        )
 
     def _placements_of(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod]
@@ -117,7 +147,19 @@ class GroupTrials:
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
         group_state, parent = CycleState(), whole_cluster(self._state)
         found = run_placement_generate(framework, group_state, info, parent)
-        return GroupTrial(found) if isinstance(found, Status) else PlacementTrials(framework, found, group_state, info)
+        if isinstance(found, Status):
+            return GroupTrial(found)
+        nominated = None if self._permits else self._nominated(found, pods)
+        return PlacementTrials(framework, found, group_state, info, nominated=nominated, permits=self._permits)
+
+    def _nominated(self, placements: Sequence[Placement], pods: Sequence[QueuedPod]) -> Placement | None:
+        """The first of the placements to which most of the pods are nominated; None if none is to any."""
+        nominated = Counter(name for queued in pods if (name := queued.pod.pod.status.nominated_node_name))
+        if not nominated:
+            return None
+        rows = {self._state.table.row_of.get(name): count for name, count in nominated.items()}
+        counts = [sum(rows.get(row, 0) for row in _rows(placement)) for placement in placements]
+        return placements[counts.index(max(counts))] if max(counts) else None
 
     def _restriction(self, placement: Placement | None) -> NodeSubset | None:
         """The placement's nodes; None if it has all nodes."""
@@ -126,7 +168,9 @@ class GroupTrials:
         return None if placement.nodes.rows is None else NodeSubset(placement.nodes.rows)
 
 
-WAITING = "pod group is waiting for preemption to complete"
+def _rows(placement: Placement) -> list[int]:
+    rows = placement.nodes.rows
+    return list(range(len(placement.nodes))) if rows is None else rows.tolist()
 
 
 class TriedPod(PlainStruct, eq=False, kw_only=True):
@@ -140,6 +184,8 @@ class TriedPod(PlainStruct, eq=False, kw_only=True):
     failed: Failure | None = None
     #: Permit's status if the pod would have to wait.
     wait: Status | None = None
+    #: The attempt's state before Reserve wrote to it; None if Reserve has nothing to do.
+    before: CycleState | None = None
 
     @property
     def placed(self) -> bool:
@@ -162,31 +208,18 @@ class GroupTrial(PlainStruct, eq=False):
 
     #: Success; a rejection, whether or not it waits for preemption; or an Error.
     status: Status
-    #: In the order in which they were tried; pods after an error were not tried.
+    #: In the order in which they were tried; pods after the end of the trial were not tried.
     pods: list[TriedPod] = field(default_factory=list)
     #: Whether it is rejected only until its preemption is complete.
     waiting: bool = False
     #: The evictions that make room for the whole group.
     plan: GroupEvictionPlan | None = None
+    #: While it waits, since 1.37: UID of a pod -> the node that it is nominated to.
+    nominations: Mapping[str, str] = field(default_factory=dict)
+    #: The status before preemption for the group added to it, since 1.37; None if it did not.
+    before_preemption: Status | None = None
     #: The result in each placement, if there are placements; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
-    #: Whether a placed pod needs preemption.
-    _preempting: bool = False
-
-    def take(self, tried: TriedPod) -> bool:
-        """Add the result of the next pod; return whether to continue."""
-        self.pods.append(tried)
-        if not tried.placed:
-            if tried.status.rejected:
-                return True
-            self.status = error(f"failed to schedule other pod from a pod group: {tried.status.message}")
-            self.waiting = False
-            return False
-        self._preempting = self._preempting or tried.needs_preemption
-        if tried.wait is None:
-            self.waiting = self._preempting
-            self.status = rejected(WAITING) if self._preempting else SUCCESS
-        return True
 
     @property
     def proposed(self) -> tuple[ProposedAssignment, ...]:
@@ -202,8 +235,15 @@ class PlacementTrials:
         todo: Sequence[Placement] | None = None,
         group_state: CycleState | None = None,
         group: PodGroupInfo | None = None,
+        *,
+        nominated: Placement | None = None,
+        permits: bool = True,
     ) -> None:
-        """`todo` of None: there are no placements."""
+        """`todo` of None: there are no placements. `nominated`: the one to try first, and to take if it fits."""
+        self._nominated = nominated
+        self._permits = permits
+        if nominated is not None and todo is not None:
+            todo = [nominated, *(placement for placement in todo if placement is not nominated)]
         self._framework = framework
         self._group_state = group_state
         self._group = group
@@ -217,7 +257,8 @@ class PlacementTrials:
             self._final = trial
             return False
         self._trials.append((placement, trial))
-        return True
+        taken = placement is self._nominated and trial.status.code == Code.Success
+        return not (taken and any(pod.placed for pod in trial.pods))
 
     def concluded(self) -> GroupTrial:
         if self._final is not None:
@@ -230,9 +271,11 @@ class PlacementTrials:
         trials = self._trials
         good = [(placement, trial) for placement, trial in trials if trial.status.code == Code.Success or trial.waiting]
         if not good:
-            first = trials[0][1]
-            text = f"0/{len(trials)} placements are available, first placement status: {GROUP_UNSCHEDULABLE}"
-            return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
+            first, available = trials[0][1], f"0/{len(trials)} placements are available"
+            if self._permits:
+                text = f"{available}, first placement status: {GROUP_UNSCHEDULABLE}"
+                return GroupTrial(Status(Code.Unschedulable, error=RuntimeError(text)), first.pods)
+            return GroupTrial(rejected(f"{available}, reported placement status: {first.status.cause}"), first.pods)
         if len(good) == 1:
             return good[0][1]
         assert self._group_state is not None
@@ -250,10 +293,6 @@ class PlacementTrials:
         return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
 
 
-def rejected(*reasons: str) -> Status:
-    return Status(Code.Unschedulable, reasons, error=RuntimeError(GROUP_UNSCHEDULABLE))
-
-
 class JointDecisions(PlainStruct, eq=False):
     """Decisions for the first of some equal pods, all of which get a node."""
 
@@ -266,7 +305,8 @@ class JointDecisions(PlainStruct, eq=False):
 class EqualPods:
     """Finds equal pods in a group, and decides for them; within one trial's transaction."""
 
-    def __init__(self, algorithm: SchedulingAlgorithm) -> None:
+    def __init__(self, algorithm: SchedulingAlgorithm, *, permits: bool) -> None:
+        self._permits = permits
         self._algorithm = algorithm
         self._cluster = algorithm.cluster
         #: Of the last group tried: (first of a run, profile, the cluster's version) -> end of the run.
@@ -287,7 +327,7 @@ class EqualPods:
         """Decide for as many of these equal pods of a group as possible together, or for none."""
         if len(pods) < 2 or not reserves_nothing(framework, pods):
             return JointDecisions()
-        quorum = quorum_of(framework, pods[0])
+        quorum = quorum_of(framework, pods[0]) if self._permits else 0
         if quorum is None:
             return JointDecisions()
         placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
@@ -305,14 +345,15 @@ class EqualPods:
         self._observe(framework, result)
         return result
 
-    @staticmethod
-    def _observe(framework: Framework, result: JointDecisions) -> None:
+    def _observe(self, framework: Framework, result: JointDecisions) -> None:
         """Count plugins that did not run per pod as if they had."""
         if framework.metrics is None:
             return
         points, pods = framework.metrics.points, len(result.decisions)
         for point in ("Reserve", "Unreserve"):
             points[point].took(0.0, runs=pods)
+        if not self._permits:
+            return
         points["Permit"].took(0.0, Code.Wait, runs=max(0, result.waiting - 1))
         points["Permit"].took(0.0, runs=pods - result.waiting)
 
@@ -352,9 +393,8 @@ class _PlacedPod(PlainStruct, eq=False):
 
     tried: TriedPod
     info: PodInfo
-    #: The attempt's state with what Reserve wrote to it, and as it was before; None if Reserve has nothing to do.
+    #: The attempt's state with what Reserve wrote to it; None if Reserve has nothing to do.
     state: CycleState | None = None
-    before: CycleState | None = None
 
 
 class PlacementTrial:
@@ -370,8 +410,13 @@ class PlacementTrial:
         within: NodeSubset | None,
         run_post_filter: bool,
         removed: RemovedPods | None,
+        permits: bool,
     ) -> None:
-        """`within`: the nodes of the placement; None: all. `removed`: pods that are off their nodes for the trial."""
+        """`within`: the nodes of the placement; None: all. `removed`: pods that are off their nodes for the trial.
+
+        `permits`: whether Permit is asked, and pods may be placed where their own preemption makes room.
+        """
+        self._permits = permits
         self.state: ClusterState = algorithm.cluster
         self._algorithm = algorithm
         self._framework = framework
@@ -394,8 +439,11 @@ class PlacementTrial:
             trial = GroupTrial(rejected())
             self._placed.clear()
             self.open()
+            progress = progress_of(self._framework, trial, pods)
             try:
-                yield from self._try_in_turn(pods, trial)
+                if progress.begins():
+                    yield from self._try_in_turn(pods, progress)
+                progress.ends()
             except ClusterChangedError:
                 # While the trial waited, others took the place of one of its pods.
                 continue
@@ -407,7 +455,7 @@ class PlacementTrial:
 
     # -- pods ---------------------------------------------------------------------------------------------------------
 
-    def _try_in_turn(self, pods: Sequence[QueuedPod], trial: GroupTrial) -> CycleSteps[None]:
+    def _try_in_turn(self, pods: Sequence[QueuedPod], progress: Progress) -> CycleSteps[None]:
         """Try the pods until one ends the trial; consecutive equal pods are decided together as far as possible."""
         framework, first = self._framework, 0
         while first < len(pods):
@@ -417,7 +465,7 @@ class PlacementTrial:
             for i, decision in enumerate(together.decisions):
                 wait = together.wait if i < together.waiting else None
                 tried = TriedPod(queued=pods[first + i], decision=decision, host=decision.node_name, wait=wait)
-                trial.take(tried)
+                progress.take(tried)
                 if others_follow:
                     # They must see it on its node.
                     placed = _PlacedPod(tried, PodInfo(decision.pod.pod, decision.pod.shape))
@@ -426,13 +474,14 @@ class PlacementTrial:
             first += len(together.decisions)
             while first < end:
                 tried = yield from self._try(pods[first])
-                if not trial.take(tried):
+                if not progress.take(tried):
                     return
                 first += 1
                 if not tried.placed and tried.failed is None:
                     rest = [queued.pod for queued in pods[first:end]]
                     for decision in self._algorithm.reject_equal(framework, tried.decision, rest, within=self._within):
-                        trial.take(TriedPod(queued=pods[first], decision=decision))
+                        if not progress.take(TriedPod(queued=pods[first], decision=decision)):
+                            return
                         first += 1
 
     def _try(self, queued: QueuedPod) -> CycleSteps[TriedPod]:
@@ -455,15 +504,16 @@ class PlacementTrial:
 
     def _place(self, queued: QueuedPod, decision: Decision) -> TriedPod:
         """Place a pod on the chosen node, or the one that preemption clears, if Reserve and Permit succeed."""
-        host = decision.node_name or _made_room(decision)
+        host = decision.node_name or (_made_room(decision) if self._permits else "")
         # Equal pods share the decision's state, which changes with the next of them.
         state = CycleState() if decision.state is None else decision.state.clone()
         decision.state = state
         tried = TriedPod(queued=queued, decision=decision)
         if not host:
             return tried
-        placed = _PlacedPod(tried, PodInfo(queued.pod.pod, queued.pod.shape), state, state.clone())
-        reservation = reserve(self._framework, state, placed.info, host)
+        tried.before = state.clone()
+        placed = _PlacedPod(tried, PodInfo(queued.pod.pod, queued.pod.shape), state)
+        reservation = reserve(self._framework, state, placed.info, host, permits=self._permits)
         for problem in reservation.problems:
             self._reporter.report(problem)
         if reservation.failed is not None:
@@ -472,6 +522,20 @@ class PlacementTrial:
         tried.host, tried.wait = host, reservation.wait
         self._placed.append(placed)
         return tried
+
+    def repeats(self, trial: GroupTrial) -> bool:
+        """Whether the pods of an earlier trial fit on their nodes in the cluster as it is now."""
+        placed = [tried for tried in trial.pods if tried.placed]
+        self._placed = [_PlacedPod(tried, PodInfo(tried.queued.pod.pod, tried.queued.pod.shape)) for tried in placed]
+        self._on_trial = frozenset(tried.queued.pod.uid for tried in placed)
+        self.open()
+        try:
+            self._replay(moved=True)
+        except ClusterChangedError:
+            return False
+        finally:
+            self.undo()
+        return True
 
     # -- transaction --------------------------------------------------------------------------------------------------
 
@@ -535,10 +599,10 @@ class PlacementTrial:
             if moved and not self._still_takes(placed):
                 raise ClusterChangedError
             try:
-                if placed.before is None:
+                if placed.tried.before is None:
                     self.state.assume(placed.info, placed.tried.host)
                 else:
-                    placed.state = placed.tried.decision.state = placed.before.clone()
+                    placed.state = placed.tried.decision.state = placed.tried.before.clone()
                     self._reserve_again(placed, placed.state)
             except ValueError:
                 # Another client has bound it.
@@ -547,7 +611,7 @@ class PlacementTrial:
             self._placed.append(placed)
 
     def _reserve_again(self, placed: _PlacedPod, state: CycleState) -> None:
-        reservation = reserve(self._framework, state, placed.info, placed.tried.host)
+        reservation = reserve(self._framework, state, placed.info, placed.tried.host, permits=self._permits)
         for problem in reservation.problems:
             self._reporter.report(problem)
         if reservation.failed is not None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -35,7 +36,12 @@ from stowplan.scheduler.framework.status import Code, Reason, Status, error, unr
 from stowplan.scheduler.in_tree.default_preemption.declaration import DECLARATION
 from stowplan.scheduler.preemption.candidates import Candidates
 from stowplan.scheduler.preemption.dry_run import dry_run
-from stowplan.scheduler.preemption.eligibility import ineligible_in_group, ineligible_reason
+from stowplan.scheduler.preemption.eligibility import (
+    ONGOING,
+    ineligible_in_group,
+    ineligible_reason,
+    ongoing_preemption,
+)
 from stowplan.scheduler.preemption.extenders import ask_extenders, interested_extenders
 from stowplan.scheduler.preemption.workloads import victims_of
 
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
 
 GROUP_PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod group to be finished")
 PREEMPTING = Reason("PreemptionUnderWay", "waiting for the preemption for this pod to be finished")
+_GROUP_PREFIX = "pod group preemption: "
 
 #: Named after the folder, by which --vmodule selects the plugin.
 _log = get_logger(__name__.rpartition(".")[0])
@@ -151,11 +158,17 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
     ) -> PodGroupPostFilterSteps:
-        found = yield from victims_of(self.handle.cluster, group, pods, at_once=pods_only_take_room)
+        cluster, features = self.handle.cluster, self.handle.features
+        named = features.emulated_version >= V1_37
+        if named and (nominations := ongoing_preemption(cluster, group, pods)):
+            status = Status(Code.Success, (f"{_GROUP_PREFIX}{ONGOING}",))
+            return PodGroupPostFilterResult(status, nominations=nominations)
+        found = yield from victims_of(cluster, group, pods, features, at_once=pods_only_take_room)
         if isinstance(found, Status):
-            return PodGroupPostFilterResult(found)
+            return PodGroupPostFilterResult(_prefixed(found) if named else found)
         plan = GroupEvictionPlan(group=group, pods=tuple(pods), victims=found, plugin=self.name)
-        return PodGroupPostFilterResult(Status(Code.Success), plan)
+        text = f"{_GROUP_PREFIX}found a placement for podgroup, preempting {len(found)} victims"
+        return PodGroupPostFilterResult(Status(Code.Success, (text,) if named else ()), plan)
 
     def preemption(self, result: PostFilterResult) -> Preemption:
         from stowplan.scheduler.in_tree.default_preemption.outcome import preemption_of
@@ -166,6 +179,11 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         pods = pod_events(self.handle.features.emulated_version)
         # Never requeues; registered so that gated preemptors are re-evaluated.
         return (on(pods.assigned, Action.Delete, lambda pod, old, new: Hint.SKIP, by_shape=True),)
+
+
+def _prefixed(status: Status) -> Status:
+    text = f"{_GROUP_PREFIX}{status.message}" if status.message else ""
+    return error(text) if status.code == Code.Error else Status(status.code, (text,) if text else ())
 
 
 def _log_ineligible(pod: PodInfo, reason: str) -> None:

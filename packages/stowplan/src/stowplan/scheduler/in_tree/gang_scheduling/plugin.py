@@ -1,7 +1,8 @@
 """Schedule the pods of a gang together or not at all.
 
 A pod is gated until its gang has enough pods. Pods with a node wait on Permit until enough of them have one; the pod
-that completes the gang allows the others.
+that completes the gang allows the others. From 1.37 on, PlacementFeasible tells during the trial of a group whether
+enough of its pods can still get one.
 
 Upstream: pkg/scheduler/framework/plugins/gangscheduling.
 """
@@ -11,11 +12,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.events import POD, POD_GROUP, Action, ClusterEventWithHint, Hint, on, queue_if
-from stowplan.scheduler.framework.interface import EnqueueExtensions, PermitPlugin, PreEnqueuePlugin
-from stowplan.scheduler.framework.status import Code, Reason, Status, error, unresolvable
+from stowplan.scheduler.framework.events import (
+    ASSIGNED_POD,
+    POD,
+    POD_GROUP,
+    UNSCHEDULED_POD,
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    on,
+    queue_if,
+)
+from stowplan.scheduler.framework.interface import (
+    EnqueueExtensions,
+    PermitPlugin,
+    PlacementFeasiblePlugin,
+    PreEnqueuePlugin,
+)
+from stowplan.scheduler.framework.status import Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.scheduler.in_tree.common.pod_groups import without_state
 from stowplan.scheduler.in_tree.common.volume_claims import same_namespace
 from stowplan.scheduler.in_tree.gang_scheduling.declaration import DECLARATION
@@ -28,7 +45,7 @@ NOT_SCHEDULED = Reason("GangNotScheduled", "waiting for minCount pods from a gan
 PATIENCE = 300.0
 
 
-class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
+class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, EnqueueExtensions):
     declaration = DECLARATION
     pods_only_take_room = True
 
@@ -45,6 +62,19 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
         if not self._follows or not groups.known(key):
             return without_state(key)
         return unresolvable(INCOMPLETE) if groups.pods(key) < gang.min_count else None
+
+    def placement_feasible(self, group: str, scheduled: int, remaining: int) -> Status | None:
+        found = self._group(group)
+        if found is None:
+            return error(f'podgroup.scheduling.k8s.io "{group.partition("/")[2]}" not found')
+        gang = found.spec.scheduling_policy.gang
+        least = 1 if gang is None else gang.min_count
+        counts = f"{scheduled} scheduled, {remaining} remaining"
+        if scheduled + remaining < least:
+            return unschedulable(f"minCount ({least}) cannot be satisfied: {counts}")
+        if scheduled < least:
+            return Status(Code.Wait, (f"minCount ({least}) is not yet satisfied: {counts}",))
+        return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
         if pod.pod.spec.scheduling_group is None:
@@ -100,7 +130,15 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
                 waiting.allow(self.name)
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
-        return (on(POD, Action.Add, self._after_pod_added), on(POD_GROUP, Action.Add, _after_group_added))
+        if self.handle.features.emulated_version < V1_37:
+            return (on(POD, Action.Add, self._after_pod_added), on(POD_GROUP, Action.Add, _after_group_added))
+        return (
+            on(UNSCHEDULED_POD, Action.Add, self._after_pod_added),
+            on(ASSIGNED_POD, Action.Add, self._after_pod_added),
+            on(POD_GROUP, Action.Add, _after_group_added),
+            # The API allows to change minCount.
+            on(POD_GROUP, Action.Update, _after_group_updated),
+        )
 
     def _after_pod_added(self, pod: PodInfo, old: None, new: Pod) -> Hint:
         added = new.spec.scheduling_group
@@ -112,3 +150,10 @@ class GangScheduling(PreEnqueuePlugin, PermitPlugin, EnqueueExtensions):
 
 def _after_group_added(pod: PodInfo, old: None, new: PodGroup) -> Hint:
     return queue_if(group_key(pod.pod) == f"{new.metadata.namespace or 'default'}/{new.metadata.name}")
+
+
+def _after_group_updated(pod: PodInfo, old: PodGroup, new: PodGroup) -> Hint:
+    if _after_group_added(pod, None, new) is Hint.SKIP:
+        return Hint.SKIP
+    before, after = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
+    return queue_if(before is None or after is None or after.min_count < before.min_count)

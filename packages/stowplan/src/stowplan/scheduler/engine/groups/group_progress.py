@@ -1,0 +1,138 @@
+"""When a group can be scheduled, as told during its trial: the rules of each version.
+
+Until 1.36, Permit decides, and is asked for each pod that gets a node: the group can be scheduled once it lets one
+through, and a pod that would have to wait counts as placed. A pod may also count as placed on the node that its own
+preemption clears.
+
+Since 1.37, PlacementFeasible plugins decide. They are asked before the first pod and after each one, with the number of
+the group's pods that have a node and of those that are yet to be tried. A group that cannot reach its quorum any more
+ends its trial, and pods that were not tried get the group's status. Permit is asked afterwards, for each pod alone.
+
+Upstream: podGroupSchedulingDefaultAlgorithm in pkg/scheduler/schedule_one_podgroup.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.scheduler.cluster.pod_info import group_key
+from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
+from stowplan.scheduler.framework.boundary import call
+from stowplan.scheduler.framework.interface import PlacementFeasiblePlugin
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.engine.groups.group_trials import GroupTrial, TriedPod
+
+WAITING = "pod group is waiting for preemption to complete"
+
+
+def rejected(*reasons: str) -> Status:
+    return Status(Code.Unschedulable, reasons, error=RuntimeError(GROUP_UNSCHEDULABLE))
+
+
+class Progress(Protocol):
+    """Keeps the status of a trial up to date."""
+
+    def begins(self) -> bool:
+        """Whether to try any pod."""
+
+    def take(self, tried: TriedPod) -> bool:
+        """Take in the result of the next pod; return whether to continue."""
+
+    def ends(self) -> None:
+        """There are no more pods, or the last one ended the trial."""
+
+
+def progress_of(framework: Framework, trial: GroupTrial, pods: Sequence[QueuedPod]) -> Progress:
+    if framework.handle.features.emulated_version < V1_37:
+        return ProgressByPermit(trial)
+    return ProgressByFeasibility(framework, trial, pods)
+
+
+class ProgressByPermit:
+    """Until 1.36."""
+
+    def __init__(self, trial: GroupTrial) -> None:
+        self._trial = trial
+        #: Whether a placed pod needs preemption.
+        self._preempting = False
+
+    def begins(self) -> bool:
+        return True
+
+    def take(self, tried: TriedPod) -> bool:
+        trial = self._trial
+        trial.pods.append(tried)
+        if not tried.placed:
+            if tried.status.rejected:
+                return True
+            trial.status, trial.waiting = _failed(tried), False
+            return False
+        self._preempting = self._preempting or tried.needs_preemption
+        if tried.wait is None:
+            trial.waiting = self._preempting
+            trial.status = rejected(WAITING) if self._preempting else SUCCESS
+        return True
+
+    def ends(self) -> None:
+        pass
+
+
+class ProgressByFeasibility:
+    """Since 1.37."""
+
+    def __init__(self, framework: Framework, trial: GroupTrial, pods: Sequence[QueuedPod]) -> None:
+        self._plugins = [p for p in framework.plugins.values() if isinstance(p, PlacementFeasiblePlugin)]
+        self._trial = trial
+        self._group = group_key(pods[0].pod.pod)
+        self._scheduled = framework.handle.cluster.pod_groups.scheduled(self._group)
+        self._remaining = len(pods)
+
+    def begins(self) -> bool:
+        status = self._trial.status = self._feasible()
+        if status.code == Code.Unschedulable:
+            self._trial.status = rejected(*status.reasons)
+        return status.code in (Code.Success, Code.Wait)
+
+    def take(self, tried: TriedPod) -> bool:
+        trial = self._trial
+        trial.pods.append(tried)
+        if not tried.placed and not tried.status.rejected:
+            trial.status = _failed(tried)
+            return False
+        self._remaining -= 1
+        self._scheduled += tried.placed
+        status = trial.status = self._feasible()
+        return status.code in (Code.Success, Code.Wait)
+
+    def ends(self) -> None:
+        if self._trial.status.code == Code.Wait:
+            self._trial.status = rejected(*self._trial.status.reasons)
+
+    def _feasible(self) -> Status:
+        found = SUCCESS
+        for plugin in self._plugins:
+            status = call(
+                plugin.placement_feasible,
+                self._group,
+                self._scheduled,
+                self._remaining,
+                at=("PlacementFeasible", plugin),
+            )
+            if status is None or status.code == Code.Success:
+                continue
+            if status.code == Code.Unschedulable:
+                return status
+            if status.code != Code.Wait:
+                return error(f"failed to evaluate placement feasibility: {status.message}")
+            found = status
+        return found
+
+
+def _failed(tried: TriedPod) -> Status:
+    return error(f"failed to schedule other pod from a pod group: {tried.status.message}")
