@@ -53,7 +53,6 @@ from stowplan.ui.source_records import configuration_record
 from stowplan.ui.timeline_file import NAME as TIMELINE
 from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
 from stowplan_lab.simulation.admission import Admission
-from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec, Scenario
 from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
 from stowplan_lab.simulation.faults import Faults
@@ -332,12 +331,14 @@ class Simulation:
         self.faults = Faults(context, self.fleet, NodeLifecycle(context, self.fleet, self.kubelets), drains)
 
     def _latency(self, models: ModelsSpec, chance: Random) -> Latency:
-        drawn = _Drawn(models.latency, chance) if models.latency.mean else 0.0
+        def drawn(about: object) -> float:
+            return models.latency.draw(chance)
 
         def stops_in(pod: Pod) -> float:
             return self.kubelets.seconds_to_stop(pod, chance)
 
-        return Latency(requests=drawn, answers=drawn, watches=drawn, deletions=stops_in)
+        delay = drawn if models.latency.mean else 0.0
+        return Latency(requests=delay, answers=delay, watches=delay, deletions=stops_in)
 
     def _released(self, pod: Pod) -> None:
         entry = self.ledger.of(pod.metadata.uid)
@@ -575,14 +576,6 @@ def causes_of(ledger: Ledger) -> tuple[CauseRecord, ...]:
         for cause, one in ledger.causes.items()
     )
     return tuple(sorted(found, key=lambda record: (-record.seconds, record.cause)))
-
-
-class _Drawn:
-    def __init__(self, distribution: Distribution, chance: Random) -> None:
-        self._distribution, self._chance = distribution, chance
-
-    def __call__(self, about: object) -> float:
-        return self._distribution.draw(self._chance)
 
 
 def _with_uid(pod: Pod, uid: str) -> Pod:

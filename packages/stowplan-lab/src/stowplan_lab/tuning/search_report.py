@@ -152,7 +152,7 @@ def _front(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
     ]
     caption = "On the part that was searched. Of good compromises none is worse than another trial in both measures."
     picture = scatter(title, (title_of(first), title_of(second)), dots, _on_axis)
-    return figure("The front of good compromises", caption, picture, keys, "front")
+    return figure("The front of good compromises", caption, picture, "front", keys)
 
 
 def _on_axis(value: float) -> str:
@@ -171,9 +171,8 @@ def _timeline(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
     picture = lines(
         "Lead over the baseline by trial", [float(one.number) for one in scored], series, lambda n: f"{n:.0f}", _on_axis
     )
-    return figure(
-        "The timeline of the search", "Lead over the baseline in the objective, by trial.", picture, (), "timeline"
-    )
+    caption = "Lead over the baseline in the objective, by trial."
+    return figure("The timeline of the search", caption, picture, "timeline")
 
 
 def _judged(found: TuningRecord) -> str:

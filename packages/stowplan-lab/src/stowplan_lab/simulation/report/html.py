@@ -24,7 +24,7 @@ def standing_page(title: str, body: str) -> str:
     return f'<!doctype html><html lang="en">{head}<body>{body}</body></html>\n'
 
 
-def figure(title: str, caption: str, picture: str, series: Sequence[Series], name: str) -> str:
+def figure(title: str, caption: str, picture: str, name: str, series: Sequence[Series] = ()) -> str:
     """A chart with its caption and legend."""
     figcaption = f"<figcaption>{escape(caption)}</figcaption>" if caption else ""
     return f'<figure id="{name}"><h2>{escape(title)}</h2>{figcaption}{legend(series)}{picture}</figure>'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 
 import numpy as np
@@ -34,71 +34,43 @@ def _body(summary: SummaryRecord, sampler: Sampler, waits: Waits) -> Iterator[st
     yield f"<dl>{''.join(_facts(summary))}</dl>"
     for note in summary.notes:
         yield f"<p>{escape(note)}</p>"
-    used = list(_use(rows))
-    yield figure(
-        "Resources used and requested",
-        "Share of what the nodes have. Dashed: with what waits.",
-        lines("Resources used and requested, over time", times, used, span_text, _percent),
-        used,
-        "use",
-    )
-    causes = _causes(rows)
-    yield figure(
-        "Pods that waited",
-        "By the result of the last attempt, or not tried yet.",
-        areas("Pending pods by cause, over time", times, causes, span_text, _number),
-        causes,
-        "pending",
-    )
-    yield figure(
-        "How long pods waited for a node",
-        f"Of {waits.count:,} pods. {COUNTED}",
-        bars("Distribution of waits", _wait_bars(waits)),
-        (),
-        "waits",
-    )
+
+    def over_time(
+        name: str,
+        title: str,
+        caption: str,
+        series: Sequence[Series],
+        text: Callable[[float], str],
+        *,
+        picture: str = "",
+        draw: Callable[..., str] = lines,
+    ) -> str:
+        drawn = draw(f"{picture or title} over time", times, series, span_text, text)
+        return figure(title, caption, drawn, name, series)
+
+    caption = "Share of what the nodes have. Dashed: with what waits."
+    title = "Resources used and requested"
+    yield over_time("use", title, caption, list(_use(rows)), _percent, picture=f"{title},")
+    caption = "By the result of the last attempt, or not tried yet."
+    by_cause = "Pending pods by cause,"
+    yield over_time("pending", "Pods that waited", caption, _causes(rows), _number, picture=by_cause, draw=areas)
+    distribution = bars("Distribution of waits", _wait_bars(waits))
+    yield figure("How long pods waited for a node", f"Of {waits.count:,} pods. {COUNTED}", distribution, "waits")
     reasons = [
         Bar(one.cause, one.seconds, f"{span_text(one.seconds)} in {one.pods:,} waits") for one in summary.causes[:12]
     ]
-    yield figure(
-        "What waited, and why",
-        "Time spent waiting, of all pods together.",
-        bars("Waiting by cause", reasons),
-        (),
-        "why",
-    )
-    replicas = _each(rows, "replicas")
-    if replicas:
-        yield figure(
-            "Replicas",
-            "Of workloads with an autoscaler.",
-            lines("Replicas over time", times, replicas, span_text, _number),
-            replicas,
-            "replicas",
-        )
-    groups = _groups(rows)
-    yield figure(
-        "Nodes",
-        "" if not summary.cost else f"They cost {summary.cost:,.2f}.",
-        lines("Nodes over time", times, groups, span_text, _number),
-        groups,
-        "nodes",
-    )
-    yield figure(
-        "How full the nodes were",
-        "A row per node (or some of them together): the resource that is scarcest there; the darker, the fuller.",
-        heat("How full each node was, over time", summary.simulated, _heat_rows(sampler, summary.simulated), span_text),
-        (),
-        "heat",
-    )
-    fragmentation = _each(rows, "fragmentation")
-    yield figure(
-        "Fragmentation",
-        "Share of the free amount on nodes where a typical pod does not fit.",
-        lines("Fragmentation over time", times, fragmentation, span_text, _percent),
-        fragmentation,
-        "fragmentation",
-    )
+    caption = "Time spent waiting, of all pods together."
+    yield figure("What waited, and why", caption, bars("Waiting by cause", reasons), "why")
+    if replicas := _each(rows, "replicas"):
+        yield over_time("replicas", "Replicas", "Of workloads with an autoscaler.", replicas, _number)
+    cost = f"They cost {summary.cost:,.2f}." if summary.cost else ""
+    yield over_time("nodes", "Nodes", cost, _groups(rows), _number)
+    caption = "A row per node (or some of them together): the resource that is scarcest there; the darker, the fuller."
+    end = summary.simulated
+    fullness = heat("How full each node was, over time", end, _heat_rows(sampler, end), span_text)
+    yield figure("How full the nodes were", caption, fullness, "heat")
+    caption = "Share of the free amount on nodes where a typical pod does not fit."
+    yield over_time("fragmentation", "Fragmentation", caption, _each(rows, "fragmentation"), _percent)
     missing = "".join(f"<li>{escape(one.replace('`', ''))}</li>" for one in LEFT_OUT)
     yield f"<details><summary>Not modelled</summary><ul>{missing}</ul></details>"
 
