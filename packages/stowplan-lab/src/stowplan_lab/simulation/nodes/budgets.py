@@ -7,14 +7,11 @@ Upstream: pkg/controller/disruption.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.kube.api.budgets import (
-    UNSCALED_KINDS,
     BudgetPod,
     BudgetPods,
     ScaleError,
@@ -22,21 +19,18 @@ from stowplan.kube.api.budgets import (
     budget_status,
     budget_to_charge,
     expected_pods,
+    replicas_of,
 )
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import OwnerReference, controller_of
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.policy import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.types import PodDisruptionBudget, ReplicaSet, ReplicationController, StatefulSet
+from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.scheduler.framework.requests import Update
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.results.ledger import Entry, Owner
 from stowplan_lab.simulation.simulation_context import SimulationContext
-
-_SCALED: Mapping[str, type[Any]] = MappingProxyType(
-    {kind.__name__: kind for kind in (ReplicaSet, ReplicationController, StatefulSet)}
-)
 
 
 class _Budget:
@@ -80,16 +74,13 @@ class _Controllers:
 
     def scale_of(self, owner: OwnerReference, namespace: str) -> tuple[str, int] | None:
         """UID and size; None if unknown, as for owners of the initial pods that are in no file."""
-        if owner.kind in UNSCALED_KINDS:
-            raise ScaleError(owner.kind)
         model = self._models.get(owner.uid)
-        replicas = getattr(model, "replicas", None)
+        replicas: int | None = getattr(model, "replicas", None)
         if replicas is not None:
             # Several ReplicaSets of a Deployment have one model.
             return str(id(model)), replicas
-        kind = _SCALED.get(owner.kind)
-        found = None if kind is None else self._store.find(kind, namespace, owner.name)
-        return None if found is None or found.spec.replicas is None else (owner.uid, found.spec.replicas)
+        replicas = replicas_of(owner, lambda kind, name: self._store.find(kind, namespace, name))
+        return None if replicas is None else (owner.uid, replicas)
 
 
 class BudgetController:

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
 from stowplan.kube.api.budgets import (
-    UNSCALED_KINDS,
     BudgetPod,
     BudgetPods,
     ScaleError,
@@ -24,17 +23,17 @@ from stowplan.kube.api.budgets import (
     budget_status,
     budget_to_charge,
     expected_pods,
+    replicas_of,
 )
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import OwnerReference, controller_of
 from stowplan.kube.api.policy import PodDisruptionBudgetStatus
-from stowplan.kube.api.types import PodDisruptionBudget, ReplicaSet, ReplicationController, StatefulSet
+from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 _UNKNOWN = PodDisruptionBudgetStatus()
-_SCALED: dict[str, type[Any]] = {kind.__name__: kind for kind in (ReplicaSet, ReplicationController, StatefulSet)}
 
 
 class _Budget(PlainStruct, eq=False):
@@ -155,11 +154,7 @@ def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Se
             pods.put(info.key, _budget_pod(info))
 
     def scale_of(owner: OwnerReference) -> tuple[str, int]:
-        if owner.kind in UNSCALED_KINDS:
-            raise ScaleError(owner.kind)
-        kind = _SCALED.get(owner.kind)
-        found = None if kind is None else state.objects.get(kind, f"{namespace}/{owner.name}")
-        replicas = None if found is None else found.spec.replicas
+        replicas = replicas_of(owner, lambda kind, name: state.objects.get(kind, f"{namespace}/{name}"))
         return f"{owner.kind}/{owner.name}", pods.controllers[owner] if replicas is None else replicas
 
     try:

@@ -10,23 +10,37 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from msgspec import field
 
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.policy import PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from stowplan.kube.api.types import ReplicaSet, ReplicationController, StatefulSet
 from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.structs import PlainStruct
 
 #: Built-in controllers of pods without a scale: budgets with a percentage or maxUnavailable fail for their pods.
-UNSCALED_KINDS = frozenset(("DaemonSet", "Job"))
+_UNSCALED_KINDS = frozenset(("DaemonSet", "Job"))
+_SCALED: dict[str, type[Any]] = {kind.__name__: kind for kind in (ReplicaSet, ReplicationController, StatefulSet)}
 _UNGUARDED_PHASES = frozenset((*FINISHED, "Pending"))
 
 
 class ScaleError(ValueError):
     """The number of pods that a controller wants is not known."""
+
+
+def replicas_of(owner: OwnerReference, find: Callable[[type[Any], str], Any]) -> int | None:
+    """The number of pods that a controller wants; None if it is not known. Raises ScaleError if it has none.
+
+    `find`: the object of a kind by name, or None.
+    """
+    if owner.kind in _UNSCALED_KINDS:
+        raise ScaleError(owner.kind)
+    kind = _SCALED.get(owner.kind)
+    found = None if kind is None else find(kind, owner.name)
+    return None if found is None else found.spec.replicas  # type: ignore[no-any-return]
 
 
 class BudgetPod(PlainStruct, frozen=True):
