@@ -178,17 +178,29 @@ async def test_impersonation_needs_a_user(client, header):
     assert (reply.status, reply.json["reason"]) == (400, "BadRequest")
 
 
-async def test_an_apply_that_creates_needs_the_right_to_create(client):
+LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+
+
+@pytest.mark.parametrize("verb", ["update", "patch"])
+async def test_what_creates_an_object_needs_the_right_to_create(client, verb):
     path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles/pod-reader"
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch", "get"]}]
-    patched = await client.request("PATCH", path, {"rules": rules}, Content_Type="application/merge-patch+json")
-    assert patched.status == 200
-    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}'
-    target = "/api/v1/namespaces/default/configmaps/c?fieldManager=t"
-    headers = {"Content_Type": "application/apply-patch+yaml", "Authorization": f"Bearer {READER}"}
-    reply = await client.request("PATCH", target, body, **headers)
-    assert reply.status == 403
-    assert "cannot create resource" in reply.json["message"]
+    rules = [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": [verb]}]
+    merge = {"Content_Type": "application/merge-patch+json"}
+    assert (await client.request("PATCH", path, {"rules": rules}, **merge)).status == 200
+    sent = {"Content_Type": "application/apply-patch+yaml"} if verb == "patch" else {}
+    method = "PATCH" if sent else "PUT"
+
+    async def written(lease=LEASE, **headers):
+        return await client.request(method, f"{LEASES}/l?fieldManager=t", lease, **sent, **headers)
+
+    refused = await written(Impersonate_User="jane")
+    assert refused.status == 403
+    assert 'User "jane" cannot create resource "leases"' in refused.json["message"]
+    created = await written()
+    assert created.status == 201
+    again = created.json if verb == "update" else LEASE
+    assert (await written(again, Impersonate_User="jane")).status == 200
 
 
 async def test_a_token_can_be_reviewed(client):

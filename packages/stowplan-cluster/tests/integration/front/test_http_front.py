@@ -6,6 +6,8 @@ import asyncio
 import logging
 import socket
 import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
@@ -34,38 +36,35 @@ async def status_of(front: Front, url: str, context: ssl.SSLContext) -> int:
         return response.status
 
 
-async def test_clients_with_the_authority_trust_the_server(server):
-    front = Front(server)
+@asynccontextmanager
+async def started(server: ApiServer, **settings) -> AsyncIterator[Front]:
+    front = Front(server, settings=FrontSettings(**settings))
     await front.start()
     try:
+        yield front
+    finally:
+        await front.stop()
+
+
+async def test_clients_with_the_authority_trust_the_server(server):
+    async with started(server) as front:
         assert front.url.startswith("https://127.0.0.1:")
         assert await status_of(front, f"{front.url}/api", trusting(front)) == 200
         by_name = front.url.replace("127.0.0.1", "localhost")
         assert await status_of(front, f"{by_name}/api", trusting(front)) == 200
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await status_of(front, f"{front.url}/api", ssl.create_default_context())
-    finally:
-        await front.stop()
 
 
 async def test_saved_certificates_outlive_the_front(server, tmp_path):
-    settings = FrontSettings(certificates=tmp_path / "pki")
-    first = Front(server, settings=settings)
-    await first.start()
-    context = trusting(first)
-    await first.stop()
-    second = Front(server, settings=settings)
-    await second.start()
-    try:
+    async with started(server, certificates=tmp_path / "pki") as first:
+        context = trusting(first)
+    async with started(server, certificates=tmp_path / "pki") as second:
         assert await status_of(second, f"{second.url}/api", context) == 200
-    finally:
-        await second.stop()
 
 
 async def test_plain_connections_to_the_tls_port_are_closed_silently(server, caplog):
-    front = Front(server)
-    await front.start()
-    try:
+    async with started(server) as front:
         for sent in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01garbage", b""):
             reader, writer = await asyncio.open_connection("127.0.0.1", int(front.url.rpartition(":")[2]))
             writer.write(sent)
@@ -74,8 +73,6 @@ async def test_plain_connections_to_the_tls_port_are_closed_silently(server, cap
             writer.close()
             await writer.wait_closed()
         assert await status_of(front, f"{front.url}/livez", trusting(front)) == 200
-    finally:
-        await front.stop()
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
@@ -88,21 +85,13 @@ async def test_each_front_has_a_random_token(server):
 
 
 async def test_it_listens_on_loopback_by_default(server):
-    front = Front(server, settings=FrontSettings(tls=False))
-    await front.start()
-    try:
+    async with started(server, tls=False) as front:
         assert [listening.getsockname()[0] for listening in front._listening.sockets] == ["127.0.0.1"]
-    finally:
-        await front.stop()
 
 
 async def test_the_url_of_a_wildcard_address_is_the_loopback(server):
-    front = Front(server, settings=FrontSettings(tls=False, host="0.0.0.0"))
-    await front.start()
-    try:
+    async with started(server, tls=False, host="0.0.0.0") as front:
         assert front.url.startswith("http://127.0.0.1:")
-    finally:
-        await front.stop()
 
 
 async def test_a_port_in_use_is_an_error_and_nothing_is_left_running(server):
@@ -117,66 +106,52 @@ async def test_a_port_in_use_is_an_error_and_nothing_is_left_running(server):
 
 
 async def test_stopping_frees_the_port_and_closes_connections(server):
-    front = Front(server, settings=FrontSettings(tls=False))
-    await front.start()
-    port = int(front.url.rpartition(":")[2])
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
-    assert (await reader.readline()).endswith(b"200 OK\r\n")
-    await front.stop()
-    await reader.read(-1)
-    writer.close()
-    await writer.wait_closed()
-    with pytest.raises(ConnectionRefusedError):
-        await asyncio.open_connection("127.0.0.1", port)
-    await front.stop()
+    async with started(server, tls=False) as front:
+        port = int(front.url.rpartition(":")[2])
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readline()).endswith(b"200 OK\r\n")
+        await front.stop()
+        await reader.read(-1)
+        writer.close()
+        await writer.wait_closed()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", port)
 
 
 async def test_two_fronts_serve_one_store(server):
-    fronts = [Front(server, settings=FrontSettings(tls=False, token="t")) for _ in range(2)]
-    for front in fronts:
-        await front.start()
-    try:
-        headers = {"Authorization": "Bearer t"}
-        async with aiohttp.ClientSession(headers=headers) as session:
-            path = "/api/v1/namespaces/default/configmaps"
-            async with session.post(fronts[0].url + path, json={"metadata": {"name": "c"}}) as response:
-                assert response.status == 201
-            async with session.get(f"{fronts[1].url}{path}/c") as response:
-                assert response.status == 200
-    finally:
-        for front in fronts:
-            await front.stop()
+    async with (
+        started(server, tls=False, token="t") as one,
+        started(server, tls=False, token="t") as other,
+        aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session,
+    ):
+        path = "/api/v1/namespaces/default/configmaps"
+        async with session.post(one.url + path, json={"metadata": {"name": "c"}}) as response:
+            assert response.status == 201
+        async with session.get(f"{other.url}{path}/c") as response:
+            assert response.status == 200
 
 
 async def test_the_kubeconfig_refers_to_this_front(server, tmp_path):
-    front = Front(server)
-    await front.start()
-    try:
+    async with started(server) as front:
         front.write_kubeconfig(tmp_path / "kubeconfig")
         assert front.url in (tmp_path / "kubeconfig").read_text()
         assert front.kubeconfig()["users"][0]["user"]["token"] == front.token
-    finally:
-        await front.stop()
 
 
 async def test_unexpected_exceptions_are_status_500_and_logged(server, caplog):
-    front = Front(server, settings=FrontSettings(tls=False, token="t"))
-    await front.start()
-
     def broken(*_arguments: object) -> None:
         raise ZeroDivisionError("a bug")
 
-    server.registry.get = broken
-    try:
-        headers = {"Authorization": "Bearer t"}
-        async with aiohttp.ClientSession(headers=headers) as session:
-            async with session.get(f"{front.url}/api/v1/namespaces/default") as response:
-                told = await response.json()
-            assert (response.status, told["reason"], told["code"]) == (500, "InternalError", 500)
-            assert "a bug" not in told["message"]
-            async with session.get(f"{front.url}/livez") as response:
-                assert response.status == 200
-    finally:
-        await front.stop()
+    async with (
+        started(server, tls=False, token="t") as front,
+        aiohttp.ClientSession(headers={"Authorization": "Bearer t"}) as session,
+    ):
+        server.registry.get = broken
+        async with session.get(f"{front.url}/api/v1/namespaces/default") as response:
+            told = await response.json()
+        assert (response.status, told["reason"], told["code"]) == (500, "InternalError", 500)
+        assert "a bug" not in told["message"]
+        async with session.get(f"{front.url}/livez") as response:
+            assert response.status == 200
     assert ["a bug" in record.exc_text for record in caplog.records if record.exc_text] == [True]

@@ -89,27 +89,6 @@ async def test_a_collection_is_deleted_by_selector(client):
     assert "b" in names
 
 
-async def test_pages_of_a_list_have_one_version(client):
-    for name in "abcde":
-        await client.create(CONFIGMAPS, config_map(name))
-    first = (await client.get(f"{CONFIGMAPS}?limit=2")).json
-    assert [item["metadata"]["name"] for item in first["items"]] == ["a", "b"]
-    assert first["metadata"]["remainingItemCount"] == 3
-    await client.request("DELETE", f"{CONFIGMAPS}/d")
-    rest = (await client.get(f"{CONFIGMAPS}?continue={first['metadata']['continue']}")).json
-    assert [item["metadata"]["name"] for item in rest["items"]] == ["c", "d", "e"]
-    assert rest["metadata"] == {"resourceVersion": first["metadata"]["resourceVersion"]}
-
-
-async def test_selectors_of_a_list(client):
-    await client.create(PODS, pod("a", nodeName="n1"))
-    await client.create(PODS, pod("b"))
-    found = await client.get("/api/v1/pods?fieldSelector=spec.nodeName%3Dn1&labelSelector=app%3Dweb")
-    assert [item["metadata"]["name"] for item in found.json["items"]] == ["a"]
-    for query in ("fieldSelector=spec.shoes%3Dred", "labelSelector=a%20b%20c", "limit=x", "continue=x"):
-        assert (await client.get(f"/api/v1/pods?{query}")).status == 400
-
-
 async def test_yaml_in_and_out(client):
     body = yaml.safe_dump(config_map(a="1", b="yes")).encode()
     created = await client.post(CONFIGMAPS, body, Content_Type="application/yaml", Accept="application/yaml")
@@ -193,12 +172,6 @@ async def test_unknown_fields_are_warned_about_or_refused(client):
     assert 'strict decoding error: unknown field "shoes"' in strict.json["message"]
 
 
-async def test_the_field_manager_defaults_to_the_user_agent(client):
-    await client.post(CONFIGMAPS, config_map(a="1"), User_Agent="kubectl-create/v1.36.0 (linux/amd64)")
-    managers = (await client.get(f"{CONFIGMAPS}/c")).json["metadata"]["managedFields"]
-    assert [manager["manager"] for manager in managers] == ["kubectl-create"]
-
-
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
@@ -236,17 +209,6 @@ async def test_unserved_methods(client, method, path, allowed):
 async def test_unknown_resources(client, path):
     reply = await client.get(path)
     assert (reply.status, reply.json["details"]) == (404, {})
-
-
-async def test_a_pod_is_bound_once(client):
-    await client.create("/api/v1/nodes", {"metadata": {"name": "n"}})
-    await client.create(PODS, pod())
-    binding = {"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
-    bound = await client.post(f"{PODS}/p/binding", {"apiVersion": "v1", "kind": "Binding", **binding})
-    assert (bound.status, bound.json["status"]) == (201, "Success")
-    assert (await client.get(f"{PODS}/p")).json["spec"]["nodeName"] == "n"
-    again = await client.post(f"{PODS}/p/binding", binding)
-    assert (again.status, again.json["reason"]) == (409, "Conflict")
 
 
 async def test_an_eviction_waits_for_its_budget(client):
@@ -352,28 +314,3 @@ async def test_an_update_may_create_an_object(client):
     assert created.status == 201
     assert (await client.request("PUT", path, created.json)).status == 200
     assert (await client.request("PUT", f"{CONFIGMAPS}/c", config_map())).status == 404
-
-
-async def test_creating_by_update_requires_the_right_to_create(client):
-    role = {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": "editor"},
-        "rules": [{"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["update"]}],
-    }
-    bound = {
-        "apiVersion": role["apiVersion"],
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": "editor"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "editor"},
-        "subjects": [{"kind": "User", "name": "ann"}],
-    }
-    await client.create("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
-    await client.create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", bound)
-    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "l"}, "spec": {}}
-    path = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l"
-    refused = await client.request("PUT", path, lease, Impersonate_User="ann")
-    assert refused.status == 403
-    assert 'User "ann" cannot create resource "leases"' in refused.json["message"]
-    created = await client.create(path.removesuffix("/l"), lease)
-    assert (await client.request("PUT", path, created, Impersonate_User="ann")).status == 200

@@ -2,9 +2,8 @@
 
 import pytest
 
-from stowplan.kube.api.api_errors import BadRequest, NotFound
-from stowplan_cluster.apiserver.api_server import NAMESPACES, ApiServer
-from stowplan_cluster.apiserver.journal import JournalError
+from stowplan.kube.api.api_errors import BadRequest
+from stowplan_cluster.apiserver.api_server import NAMESPACES
 from stowplan_cluster.apiserver.registry import Options
 from support.api import manifests
 from support.api.embedded import Api, pod
@@ -108,25 +107,3 @@ class TestState:
         assert again.get(WIDGETS, "default", "w")["spec"]["size"] == 3
         again.create(WIDGETS, widget("second"))
         again.server.close()
-
-    def test_the_state_of_a_killed_server_is_restored(self, tmp_path):
-        first = Api(state=tmp_path / "state")
-        first.create("pods", pod())
-        # Nothing is closed: a killed process leaves the file as it is, and no lock.
-        (tmp_path / "copy").write_bytes((tmp_path / "state").read_bytes())
-        again = Api(state=tmp_path / "copy")
-        assert again.names("pods") == ["p"]
-        again.server.close()
-        first.server.close()
-
-    def test_other_files_are_not_modified(self, tmp_path):
-        path = tmp_path / "state"
-        path.write_text("precious\n")
-        with pytest.raises(JournalError):
-            ApiServer(state=path)
-        assert path.read_text() == "precious\n"
-
-
-def test_deleting_missing_objects(api):
-    with pytest.raises(NotFound, match='nodes "n9" not found'):
-        api.delete("nodes", "", "n9")

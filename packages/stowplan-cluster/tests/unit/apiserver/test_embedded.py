@@ -22,18 +22,6 @@ def api(cluster) -> Api:
     return EmbeddedApi(cluster.server)
 
 
-async def test_lists_structs_page_by_page(cluster, api):
-    for name in "abc":
-        cluster.create("pods", pod(name, labels={"x": name}))
-    first = await api.list(Pod, namespace="default", limit=2)
-    assert [one.metadata.name for one in first.items] == ["a", "b"]
-    rest = await api.list(Pod, namespace="default", limit=2, continue_=first.continue_)
-    assert [one.metadata.name for one in rest.items] == ["c"]
-    assert rest.resource_version == first.resource_version == str(cluster.store.version)
-    selected = await api.list(Pod, label_selector="x=b", field_selector="spec.nodeName=")
-    assert [one.metadata.name for one in selected.items] == ["b"]
-
-
 async def test_watches_with_selectors(cluster, api):
     version = str(cluster.store.version)
     watching = api.watch(Pod, resource_version=version, field_selector="spec.nodeName=")
@@ -77,25 +65,6 @@ async def test_undecodable_objects_are_reported_and_the_rest_is_delivered(cluste
     assert [(one.name, "spec.priority" in one.why) for one in listing.bad] == [("bad", True)]
     event = await anext(api.watch(Pod, resource_version=version))
     assert (event.type, event.bad.name) == ("BAD", "bad")
-
-
-async def test_binds_once(cluster, api):
-    uid = cluster.create("pods", pod()).uid
-    await api.bind(namespace="default", name="p", uid=uid, node="n1", annotations={"a": "b"})
-    bound = await api.get(Pod, "p", namespace="default")
-    assert (bound.spec.node_name, bound.metadata.annotations) == ("n1", {"a": "b"})
-    with pytest.raises(Conflict, match="already assigned"):
-        await api.bind(namespace="default", name="p", uid=uid, node="n2")
-    with pytest.raises(Conflict, match="UID in precondition"):
-        await api.bind(namespace="default", name="p", uid="other", node="n2")
-
-
-async def test_patches_a_status(cluster, api):
-    cluster.create("pods", pod())
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    patch = {"status": {"conditions": [condition], "nominatedNodeName": "n"}}
-    patched = await api.patch(Pod, "p", patch, type_="strategic", namespace="default", subresource="status")
-    assert (patched.status.nominated_node_name, patched.status.conditions[0].reason) == ("n", "Unschedulable")
 
 
 async def test_leases_are_replaced_only_at_their_version(api):

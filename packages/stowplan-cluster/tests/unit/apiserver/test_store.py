@@ -198,26 +198,6 @@ def test_any_version_in_the_history_can_be_listed(steps, data):
     assert [(one.key, one.data) for one in store.list_at("things", namespace, version)] == wanted
 
 
-@given(writes, st.integers(0, 30), st.integers(1, 7))
-def test_a_list_and_later_events_give_the_current_state(steps, when, batch):
-    store, model = Store(history_changes=1000), {}
-    view, cursor = None, None
-    for value, step in enumerate(steps):
-        if value == min(when, len(steps) - 1):
-            view = {one.key: one.data for one in store.list("things")}
-            cursor = store.watch("things", since=store.version)
-        _write(store, model, step, value)
-    while cursor is not None and (events := cursor.take(batch)):
-        for event in events:
-            if event.type == "DELETED":
-                del view[event.stored.key]
-            else:
-                assert (event.type == "ADDED") == (event.stored.key not in view)
-                view[event.stored.key] = event.stored.data
-    assert view is None or view == model
-    assert [one.key for one in store.list("things")] == sorted(model)
-
-
 @given(writes)
 def test_the_index_of_dependents_agrees_with_a_scan(steps):
     store, model = Store(), {}

@@ -20,8 +20,6 @@ from stowplan.net.client.election.leader_election import (
     check_lease_settings,
     request_timeout,
 )
-from stowplan.net.client.events.event_forms import CoreV1
-from stowplan.net.client.events.event_recorder import EventBroadcaster
 from support.examples import times
 from support.live.leases import MAX_DRIFT, NAME, NAMESPACE, SLOWEST, Contest, ScriptedApi, WithWallClock, elections
 
@@ -550,28 +548,6 @@ async def test_events_report_who_became_and_stopped_leading():
         (about, "Normal", "LeaderElection", "me became leader"),
         (about, "Normal", "LeaderElection", "me stopped leading"),
     ]
-
-
-async def test_election_events_in_the_core_v1_format():
-    async with elections() as world:
-        broadcaster = EventBroadcaster(world.api, hostname="host", times=world.time, report=print, form=CoreV1())
-        sending = world.start(broadcaster.run())
-        await settle()
-        async with leading(world, recorder=broadcaster.recorder("default-scheduler")):
-            await settle()
-        (name,) = world.server.names("events", NAMESPACE)
-        # The server stores both kinds of Event in the newer form, and fields of the older one as "deprecated...".
-        event = world.server.get("events", NAMESPACE, name)
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        await broadcaster.flush(1)
-    assert (event["type"], event["reason"], event["note"]) == ("Normal", "LeaderElection", "me became leader")
-    assert (event["deprecatedSource"], event["deprecatedCount"]) == ({"component": "default-scheduler"}, 1)
-    assert "action" not in event
-    about = event["regarding"]
-    assert (about["apiVersion"], about["kind"]) == ("coordination.k8s.io/v1", "Lease")
-    assert (about["namespace"], about["name"]) == (NAMESPACE, NAME)
-    assert about["uid"]
 
 
 async def test_metrics_of_leadership_and_slow_path_reads():
