@@ -87,12 +87,3 @@ def test_revisions_carry_the_hash_of_the_pods(cluster):
     hashed = cluster.pods()[0]["metadata"]["labels"]["controller-revision-hash"]
     assert revisions[3]["labels"]["controller-revision-hash"] == hashed
     assert revisions[3]["name"] == f"web-{hashed}"
-
-
-def test_a_settled_set_writes_nothing(cluster):
-    add_nodes(cluster, "node-1", "node-2")
-    cluster.create(workload("DaemonSet"))
-    cluster.live()
-    version = cluster.store.version
-    cluster.advance(3600)
-    assert cluster.store.version == version

@@ -60,10 +60,3 @@ def test_a_replica_set_without_owner_is_adopted(cluster):
     owner = cluster.get("ReplicaSet", "old")["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"]) == ("Deployment", "web")
     assert len(cluster.all("ReplicaSet")) == 1
-
-
-def test_a_finished_rollout_writes_nothing(cluster):
-    deploy(cluster)
-    version = cluster.store.version
-    cluster.advance(3600)
-    assert cluster.store.version == version

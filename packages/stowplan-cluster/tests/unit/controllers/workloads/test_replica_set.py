@@ -204,12 +204,3 @@ def test_a_changed_template_keeps_existing_pods(cluster):
     cluster.change("ReplicaSet", "web", set_image("app:2"))
     cluster.settle()
     assert names(cluster.pods()) == before
-
-
-def test_a_restart_finds_existing_pods(cluster):
-    cluster.create(workload("ReplicaSet", replicas=2))
-    cluster.loop.close()
-    cluster.settle()
-    cluster.restart()
-    cluster.settle()
-    assert len(cluster.pods()) == 2
