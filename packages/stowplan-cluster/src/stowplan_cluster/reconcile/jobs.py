@@ -135,6 +135,8 @@ class Step(PlainStruct, kw_only=True):
     counts_deleted: bool = False
     #: Whether the Job is finished.
     finished: bool = False
+    #: Whether creation waits for the backoff.
+    backs_off: bool = False
     #: Seconds until the next look.
     after: float | None = None
 
@@ -226,7 +228,7 @@ def _manage(spec: JobSpec, progress: Progress, pods: Pods, now: float, most: int
         return Step(progress=progress)
     delay = progress.failures.seconds_left(now) if progress.failures.count else 0.0
     if delay > 0:
-        return Step(progress=progress, after=delay)
+        return Step(progress=progress, after=delay, backs_off=True)
     if pods.indexes is None:
         return Step(progress=progress, create=missing)
     indexes = pods.indexes.take(missing)

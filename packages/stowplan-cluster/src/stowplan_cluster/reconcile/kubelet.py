@@ -8,7 +8,6 @@ Upstream: pkg/kubelet.
 from __future__ import annotations
 
 import zlib
-from enum import Enum
 from math import floor
 
 from stowplan.kube.structs import PlainStruct
@@ -41,30 +40,37 @@ class Containers(PlainStruct, frozen=True):
 AT_ONCE = Containers()
 
 
-class AfterExit(Enum):
-    """What follows when containers have exited."""
+class BackOff(PlainStruct, frozen=True):
+    """What a kubelet remembers of the restarts of a pod's containers; the first one is immediate.
 
-    ENDS = "the pod ends"
-    RESTARTS = "they start again at once"
-    BACKS_OFF = "they start again after a back-off"
+    Upstream: k8s.io/client-go/util/flowcontrol/backoff.go.
+    """
+
+    #: Before the next restart.
+    seconds: int = 0
+    #: When they were restarted last.
+    since: float = 0.0
+
+    def after_run(self, ended: float) -> int:
+        """The seconds from the end of a run until the next one: none after one that was long enough."""
+        return 0 if ended - self.since > 2 * BACK_OFF_LIMIT_SECONDS else self.seconds
+
+    def restarted(self, ended: float, now: float) -> BackOff:
+        before = self.after_run(ended)
+        return BackOff(min(2 * before, BACK_OFF_LIMIT_SECONDS) if before else BACK_OFF_SECONDS, now)
 
 
-def after_exit(restart_policy: str, *, exit_code: int, restarts: int) -> AfterExit:
-    if restart_policy == NEVER or (restart_policy == ON_FAILURE and not exit_code):
-        return AfterExit.ENDS
-    return AfterExit.BACKS_OFF if back_off_seconds(restarts) else AfterExit.RESTARTS
+NO_BACK_OFF = BackOff()
 
 
-def back_off_seconds(restarts: int) -> int:
-    """Back-off before the next start; the first restart is immediate."""
-    if not restarts:
-        return 0
-    return int(min(BACK_OFF_SECONDS * 2 ** min(restarts - 1, 16), BACK_OFF_LIMIT_SECONDS))
+def ends_after_exit(restart_policy: str, *, exit_code: int) -> bool:
+    """Whether the pod ends when its containers have exited; otherwise they start again."""
+    return restart_policy == NEVER or (restart_policy == ON_FAILURE and not exit_code)
 
 
-def after_outage(restart_policy: str) -> AfterExit:
-    """What follows when the node comes back on which the containers were lost. Kubelets forget back-offs."""
-    return after_exit(restart_policy, exit_code=EXIT_CODE_KILLED, restarts=0)
+def ends_after_outage(restart_policy: str) -> bool:
+    """The same when the node comes back on which the containers were lost. Kubelets forget back-offs."""
+    return ends_after_exit(restart_policy, exit_code=EXIT_CODE_KILLED)
 
 
 def seconds_to_stop(containers: Containers, grace: float) -> float:

@@ -385,7 +385,8 @@ class Simulation:
 
     def _begin_workloads(self, templates: Mapping[str, Template], classes: Sequence[PriorityClass]) -> None:
         scenario, context = self.scenario, self.context
-        controllers: dict[str, dict[Any, None]] = {}
+        #: Workload -> its controllers that have begun; Jobs leave it when they are finished.
+        self.controllers = controllers = dict[str, dict[Any, None]]()
         for spec in scenario.workloads:
             template = templates.get(spec.name)
             if template is None:

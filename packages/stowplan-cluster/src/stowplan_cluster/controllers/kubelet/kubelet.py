@@ -31,6 +31,7 @@ Upstream: pkg/kubelet.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from math import inf
 from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
@@ -55,11 +56,11 @@ from stowplan_cluster.reconcile.kubelet import (
     ALWAYS,
     AT_ONCE,
     EXIT_CODE_KILLED,
-    AfterExit,
+    NO_BACK_OFF,
+    BackOff,
     Containers,
-    after_exit,
-    after_outage,
-    back_off_seconds,
+    ends_after_exit,
+    ends_after_outage,
     exit_code_of_stopping,
     renewal_interval,
     seconds_to_stop,
@@ -86,6 +87,8 @@ class Kubelet:
         self._since: dict[str, float] = {}
         #: When pods were deleted.
         self._deleted: dict[str, float] = {}
+        #: Of pods whose containers were restarted.
+        self._back_offs: dict[str, BackOff] = {}
         #: When each node's lease is due for renewal.
         self._renewals: dict[str, float] = {}
 
@@ -97,8 +100,8 @@ class Kubelet:
             return self._sync_node(key.name)
         stored = self._store.get(PODS, key.namespace, key.name)
         if stored is None or stored.uid != key.uid:
-            self._since.pop(key.uid, None)
-            self._deleted.pop(key.uid, None)
+            for known in (self._since, self._deleted, self._back_offs):
+                known.pop(key.uid, None)
             return None
         host = self._hosts.get(node_of(stored))
         if host is None or host.stopped:
@@ -189,11 +192,12 @@ class Kubelet:
                 return left
             self._exit(pod, containers)
         elif state.get("waiting", {}).get("reason") == kubelet_status.BACK_OFF:
-            ended = pod["status"]["containerStatuses"][0]["lastState"].get("terminated") or {}
-            left = self._left(pod, float(back_off_seconds(kubelet_status.restarts_of(pod))), ended.get("finishedAt"))
-            if left is not None and left > 0:
+            last = pod["status"]["containerStatuses"][0]["lastState"].get("terminated") or {}
+            ended = self._entered(pod, last.get("finishedAt"))
+            left = ended + self._back_off(pod).after_run(ended) - self._registry.clock()
+            if left > 0:
                 return left
-            kubelet_status.restart(pod, exit_code=containers.exit_code, now=self._now)
+            self._restart(pod, containers, ended)
             self._write(pod)
         elif "waiting" in state:
             room = self._hosts.room(node_of(stored))
@@ -220,19 +224,26 @@ class Kubelet:
             self._registry.replace(self._registry.of_storage(PODS), pod)
 
     def _exit(self, pod: JsonObject, containers: Containers) -> None:
-        code, restarts = containers.exit_code, kubelet_status.restarts_of(pod)
-        follows = after_exit(_restart_policy(pod), exit_code=code, restarts=restarts)
-        if follows is AfterExit.ENDS:
+        code = containers.exit_code
+        if ends_after_exit(_restart_policy(pod), exit_code=code):
             kubelet_status.end(pod, exit_code=code, now=self._now)
-        elif follows is AfterExit.BACKS_OFF:
-            kubelet_status.back_off(pod, exit_code=code, seconds=back_off_seconds(restarts), now=self._now)
+        elif seconds := self._back_off(pod).after_run(self._registry.clock()):
+            kubelet_status.back_off(pod, exit_code=code, seconds=seconds, now=self._now)
         else:
-            kubelet_status.restart(pod, exit_code=code, now=self._now)
+            self._restart(pod, containers, self._registry.clock())
         self._write(pod)
+
+    def _restart(self, pod: JsonObject, containers: Containers, ended: float) -> None:
+        kubelet_status.restart(pod, exit_code=containers.exit_code, now=self._now)
+        self._back_offs[pod["metadata"]["uid"]] = self._back_off(pod).restarted(ended, self._registry.clock())
+
+    def _back_off(self, pod: JsonObject) -> BackOff:
+        return self._back_offs.get(pod["metadata"]["uid"], NO_BACK_OFF)
 
     def _go_on_after_outage(self, pod: JsonObject, containers: Containers) -> None:
         """The containers were lost with the node, which is back."""
-        if after_outage(_restart_policy(pod)) is AfterExit.ENDS:
+        self._back_offs.pop(pod["metadata"]["uid"], None)
+        if ends_after_outage(_restart_policy(pod)):
             kubelet_status.end(pod, exit_code=EXIT_CODE_KILLED, now=self._now)
         else:
             kubelet_status.lose(pod, now=self._now)
@@ -262,11 +273,12 @@ class Kubelet:
         begin = parse_timestamp(metadata["deletionTimestamp"]) - grace
         begin = self._deleted.setdefault(metadata["uid"], min(begin + 1.0, self._registry.clock()))
         left = begin + seconds_to_stop(containers, grace) - self._registry.clock()
-        if left > 0 and metadata["uid"] not in self._hosts.lost:
-            return left
+        run = self._seconds_of_run(pod, containers)
+        if min(left, run) > 0 and metadata["uid"] not in self._hosts.lost:
+            return min(left, run)
         if status.get("phase") not in FINISHED and kubelet_status.is_sound(pod):
             code = exit_code_of_stopping(containers, _restart_policy(pod), grace)
-            kubelet_status.end(pod, exit_code=code, now=self._now)
+            kubelet_status.end(pod, exit_code=containers.exit_code if run < left else code, now=self._now)
             self._write(pod)
         if grace:
             options = DeleteOptions(grace_period_seconds=0, uid=metadata["uid"])
@@ -277,6 +289,14 @@ class Kubelet:
             except NotFound:
                 return None
         return None
+
+    def _seconds_of_run(self, pod: JsonObject, containers: Containers) -> float:
+        """Until running containers exit by themselves."""
+        if pod["status"].get("phase") in FINISHED or not kubelet_status.is_sound(pod):
+            return inf
+        running = kubelet_status.state_of(pod).get("running")
+        left = None if running is None else self._left(pod, containers.run_for, running.get("startedAt"))
+        return inf if left is None else left
 
     # Time and exit codes
 
@@ -293,9 +313,12 @@ class Kubelet:
         """The rest of a duration that started when the containers entered their state."""
         if seconds is None:
             return None
-        now = self._registry.clock()
-        begin = self._since.get(pod["metadata"]["uid"]) or (parse_timestamp(since) if since else now)
-        return begin + seconds - now
+        return self._entered(pod, since) + seconds - self._registry.clock()
+
+    def _entered(self, pod: JsonObject, since: str | None) -> float:
+        """When the containers entered their state."""
+        known = self._since.get(pod["metadata"]["uid"])
+        return known or (parse_timestamp(since) if since else self._registry.clock())
 
     def _containers(self, pod: JsonObject) -> Containers:
         try:

@@ -143,11 +143,6 @@ def state_of(pod: JsonObject) -> JsonObject:
     return state
 
 
-def restarts_of(pod: JsonObject) -> int:
-    count: int = pod["status"]["containerStatuses"][0]["restartCount"]
-    return count
-
-
 def _go_seconds(seconds: int) -> str:
     minutes, rest = divmod(seconds, 60)
     return f"{minutes}m{rest}s" if minutes else f"{rest}s"

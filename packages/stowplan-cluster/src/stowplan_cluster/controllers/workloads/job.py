@@ -266,7 +266,8 @@ class _Sync:
         status |= {
             "succeeded": progress.succeeded,
             "failed": progress.failed,
-            "active": 0 if step.finished else len(self._active),
+            # Parity: during the backoff, the reference reports none, although others are running.
+            "active": 0 if step.finished or step.backs_off else len(self._active),
             "ready": 0 if step.finished else sum(1 for pod in self._active if pod.ready),
             "terminating": self._terminating,
             "uncountedTerminatedPods": {},

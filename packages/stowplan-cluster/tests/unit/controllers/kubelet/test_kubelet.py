@@ -303,6 +303,22 @@ def test_failing_containers_are_restarted_with_backoff(cluster):
     assert cluster.pod("web")["status"]["containerStatuses"][0]["restartCount"] == 3
 
 
+def test_the_backoff_is_forgotten_after_ten_minutes(cluster):
+    cluster.run(annotations=annotated(run_for="1s", exit_code="1"), restartPolicy="OnFailure")
+    cluster.advance(2)
+    web = cluster.pod("web")
+    assert "waiting" in state(web)
+    about = {"annotations": annotated(run_for="601s", exit_code="1")}
+    cluster.change("Pod", "web", lambda pod: pod["metadata"].update(about))
+    cluster.advance(10 + 601)
+    assert cluster.pod("web")["status"]["containerStatuses"][0]["restartCount"] == 3
+    cluster.change("Pod", "web", lambda pod: pod["metadata"].update(annotations=annotated(run_for="1s", exit_code="1")))
+    cluster.advance(1 + 9)
+    assert "waiting" in state(cluster.pod("web"))
+    cluster.advance(1)
+    assert cluster.pod("web")["status"]["containerStatuses"][0]["restartCount"] == 4
+
+
 def test_restart_policies_after_success(cluster):
     cluster.run("once", annotations=annotated(run_for="1s"), restartPolicy="OnFailure")
     cluster.run("ever", annotations=annotated(run_for="1s"))

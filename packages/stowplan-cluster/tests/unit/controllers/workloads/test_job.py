@@ -79,6 +79,15 @@ def test_failures_are_retried_with_backoff_up_to_the_limit(cluster):
     assert ("Warning", "BackoffLimitExceeded", message) in cluster.events("web")
 
 
+def test_no_pods_are_reported_as_active_during_the_backoff(cluster):
+    start(cluster, parallelism=2, completions=2)
+    end(cluster, "Failed")
+    assert len(active(cluster)) == 1
+    assert "active" not in cluster.get("Job", "web")["status"]
+    cluster.advance(10)
+    assert cluster.get("Job", "web")["status"]["active"] == 2
+
+
 def test_a_success_resets_the_backoff(cluster):
     start(cluster, completions=2)
     for delay in (10, 20):

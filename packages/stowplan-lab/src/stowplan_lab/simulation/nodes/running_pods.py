@@ -21,11 +21,10 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
 from stowplan_cluster.reconcile.kubelet import (
     ALWAYS,
-    AfterExit,
+    NO_BACK_OFF,
     Containers,
-    after_exit,
-    after_outage,
-    back_off_seconds,
+    ends_after_exit,
+    ends_after_outage,
     last_renewal,
     seconds_to_stop,
 )
@@ -105,14 +104,13 @@ class Kubelets:
             return
         if entry.restarts >= entry.origin.failures:
             self._context.time.end(entry.pod)
-        elif (
-            entry.why or after_exit(entry.pod.spec.restart_policy or ALWAYS, exit_code=1, restarts=0) is AfterExit.ENDS
-        ):
+        elif entry.why or ends_after_exit(entry.pod.spec.restart_policy or ALWAYS, exit_code=1):
             entry.failed = True
             self._context.time.end(entry.pod)
         else:
             # Until it has started again, after a back-off, it does not run.
-            again = self._context.now + back_off_seconds(entry.restarts)
+            again = ends + entry.back_off.after_run(ends)
+            entry.back_off = entry.back_off.restarted(ends, again)
             entry.starts = entry.ends = again
             entry.has_run = True
             self._notify(entry)
@@ -179,8 +177,9 @@ class Kubelets:
                 continue
             if entry.why:
                 self._context.time.end(entry.pod)
-            elif after_outage(entry.pod.spec.restart_policy) is AfterExit.ENDS:
+            elif ends_after_outage(entry.pod.spec.restart_policy):
                 self._context.delete(entry, NODE_FAILED, at_once=True)
             else:
                 self._lose_readiness(entry)
+                entry.back_off = NO_BACK_OFF
                 self._run(entry)

@@ -24,6 +24,7 @@ from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.engine.decision.decision import NO_NODES, Decision
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure
 from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan_cluster.reconcile.kubelet import NO_BACK_OFF, BackOff
 from stowplan_lab.simulation.results.simulation_records import DecisionRow
 
 #: Causes of waiting other than plugins.
@@ -98,6 +99,7 @@ class Entry(PlainStruct, eq=False, kw_only=True):
     #: Number of times it was started again after a failure, and whether it has failed for good.
     restarts: int = 0
     failed: bool = False
+    back_off: BackOff = NO_BACK_OFF
     evicted: float | None = None
     #: Why it was deleted, once known.
     why: str = ""

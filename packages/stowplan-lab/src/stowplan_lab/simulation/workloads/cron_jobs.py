@@ -1,6 +1,8 @@
 """A CronJob in virtual time: its controller decides as that of the embedded cluster does, and creates Jobs.
 
-The Jobs of its history are kept without their pods, which leave the cluster when they end.
+The Jobs of its history are kept without their pods, which leave the cluster when they end. It looks when a Job is
+created or finished, but not whenever a Job's status changes. That matters to no schedule but `@every` with a
+`startingDeadlineSeconds`, whose times count from that long before each look.
 
 Upstream: pkg/controller/cronjob.
 """

@@ -115,7 +115,7 @@ class JobController:
             self._release(index)
         verdict = self.progress.verdict
         if counts_when_terminating(self.job.spec, None if verdict is None else verdict.type):
-            self._fail(uid, index)
+            self._count(uid, index)
         self._looks.soon()
 
     def _gone(self, entry: Entry) -> None:
@@ -124,15 +124,15 @@ class JobController:
             return
         index = self._leaving.pop(uid, None)
         self._release(index)
-        self._fail(uid, index)
+        self._count(uid, index, succeeded=self._context.now >= entry.ends and not entry.failed)
         self._settled.discard(uid)
         self._looks.soon()
 
-    def _fail(self, uid: str, index: int | None) -> None:
-        """Count a lost pod."""
+    def _count(self, uid: str, index: int | None, *, succeeded: bool = False) -> None:
+        """Count a lost pod; one that is not counted before it is gone may succeed first."""
         if uid not in self._settled:
             self._settled.add(uid)
-            self._ended.append(Ended(False, self._context.now, self._counting(index)))
+            self._ended.append(Ended(succeeded, self._context.now, self._counting(index)))
 
     def _release(self, index: int | None) -> None:
         if self.indexes is not None and index is not None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from stowplan.kube.api.decode import DecodeError, convert, to_dict
+from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.merge_patches import merge_patched
 from stowplan_cluster.apiserver.manifest_checks import stored_form
 from stowplan_cluster.apiserver.validation.field_errors import Errors
@@ -62,6 +62,11 @@ def typed_workload(manifest: Mapping[str, Any], where: str) -> Any:
 
     Raises ScenarioError.
     """
+    return convert(_stored(manifest, where), _KINDS[manifest["kind"]].struct)
+
+
+def _stored(manifest: Mapping[str, Any], where: str) -> Any:
+    """The same with an API server's defaults."""
     about = _KINDS[manifest["kind"]]
     made = {"metadata": {"name": "any"}, "spec": deepcopy(dict(manifest.get("spec") or {}))}
     _check_types(made, about.struct, where)
@@ -76,7 +81,7 @@ def typed_workload(manifest: Mapping[str, Any], where: str) -> Any:
     stored, problems = stored_form({"apiVersion": about.api_version, "kind": about.kind, **made})
     if problems:
         raise ScenarioError(*(f"{where}: {problem}" for problem in problems))
-    return convert(stored, about.struct)
+    return stored
 
 
 def _check_types(made: Mapping[str, Any], struct: type[Workload], where: str, separator: str = ": ") -> None:
@@ -98,10 +103,11 @@ def patched_fields(manifest: Mapping[str, Any], patch: Mapping[str, Any], where:
     others = [name for name in patch if name not in names]
     if others:
         raise ScenarioError(f"{where}: a patch changes {', '.join(names)}, not {' and '.join(others)}")
-    new = typed_workload(merge_patched(manifest, {"spec": patch}), where)
-    if isinstance(new, Job):
+    stored = _stored(merge_patched(manifest, {"spec": patch}), where)
+    if manifest["kind"] == JOBS.kind:
         errors = Errors()
-        check_completions(errors, to_dict(new.spec), to_dict(typed_workload(manifest, where).spec))
+        check_completions(errors, stored["spec"], _stored(manifest, where)["spec"])
         if errors:
             raise ScenarioError(*(f"{where}: {error}" for error in errors))
-    return {names[name]: getattr(new.spec, names[name]) for name in patch}
+    spec = convert(stored, _KINDS[manifest["kind"]].struct).spec
+    return {names[name]: getattr(spec, names[name]) for name in patch}

@@ -73,6 +73,12 @@ def test_containers_restart_in_place_with_the_kubelets_backoff():
     assert row.ended == 2 + 5 + 5 + 10 + 5 + 20 + 60
 
 
+def test_the_kubelets_backoff_is_forgotten_after_ten_minutes():
+    found = play(job(failures={"times": 3, "after": "601s"}, policy="OnFailure"))
+    (row,) = found.decisions
+    assert (row.restarts, row.ended) == (3, 2 + 3 * 601 + 60)
+
+
 def test_restarts_count_towards_the_backoff_limit():
     found = play(job(failures={"probability": 1, "after": "5s"}, policy="OnFailure", backoffLimit=2))
     assert found.summary.jobs == {"BackoffLimitExceeded": 1}
