@@ -24,11 +24,11 @@ from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import workload_of
 from stowplan.ask.what_if import AddNodes, Label, Put, Remove, Scale, Taint, drain, fit, survive
 from stowplan.ask.what_if.hypothetical_nodes import node_like, node_named, pods_on
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.quotas import quota_limits
 from stowplan.kube.api.api_errors import Forbidden
 from stowplan.kube.api.daemon_pods import node_of
 from stowplan.kube.api.decode import decode_object, to_dict
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import PersistentVolumeClaim
 from stowplan.scheduler.cluster.object_dependencies import key_of
 

@@ -47,13 +47,16 @@ def check_template(template: Mapping[str, Any]) -> None:
 
 
 def nodes_of(template: Mapping[str, Any], count: int) -> Iterator[JsonObject]:
-    for number in range(count):
-        node: JsonObject = _filled(template, f"{number:0{_DIGITS}}", ZONES[number % len(ZONES)])
-        metadata = node["metadata"]
-        if "{n}" not in template["metadata"]["name"]:
-            metadata["name"] += f"-{number:0{_DIGITS}}"
-        metadata["labels"] = {_HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
-        yield node
+    return (node_of(template, number) for number in range(count))
+
+
+def node_of(template: Mapping[str, Any], number: int) -> JsonObject:
+    node: JsonObject = _filled(template, f"{number:0{_DIGITS}}", ZONES[number % len(ZONES)])
+    metadata = node["metadata"]
+    if "{n}" not in template["metadata"]["name"]:
+        metadata["name"] += f"-{number:0{_DIGITS}}"
+    metadata["labels"] = {_HOSTNAME: metadata["name"], **(metadata.get("labels") or {})}
+    return node
 
 
 def _filled(value: Any, number: str, zone: str) -> Any:

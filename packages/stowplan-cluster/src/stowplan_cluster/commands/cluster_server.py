@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.stages import Stages
     from stowplan_cluster.controllers.loop import Loop
+    from stowplan_cluster.controllers.nodes.cluster_autoscaler import ClusterAutoscaler
+    from stowplan_cluster.controllers.nodes.node_groups import ScaledGroup
     from stowplan_cluster.front.http_front import Front
 
 #: Number of nodes of a cluster that would have none, by default.
@@ -44,6 +46,8 @@ class EmbeddedCluster(PlainStruct, frozen=True):
     controllers: Loop
     front: Front
     kubeconfig: Path
+    #: If there are groups of nodes.
+    autoscaler: ClusterAutoscaler | None = None
 
 
 @contextmanager
@@ -52,9 +56,11 @@ def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
     _check_replaceable(options.kubeconfig_out)
     with ExitStack() as stack:
         server = stack.enter_context(_server(options))
-        controllers = stack.enter_context(closing(_controllers(server, options)))
-        _fill(server, options)
-        yield EmbeddedCluster(server, controllers, _front(server, options), options.kubeconfig_out)
+        groups = _groups(options.node_groups)
+        autoscaler = _autoscaler(server, groups)
+        controllers = stack.enter_context(closing(_controllers(server, options, autoscaler)))
+        _fill(server, options, groups)
+        yield EmbeddedCluster(server, controllers, _front(server, options), options.kubeconfig_out, autoscaler)
 
 
 def _check_replaceable(kubeconfig: Path, *, own: str = "") -> None:
@@ -96,14 +102,38 @@ def _stages(options: ClusterOptions) -> Stages:
         raise InputError(f"--without: {error}") from error
 
 
-def _controllers(server: ApiServer, options: ClusterOptions) -> Loop:
+def _groups(file: str | None) -> list[ScaledGroup]:
+    from stowplan_cluster.apiserver.simulated_nodes import TemplateError
+    from stowplan_cluster.controllers.nodes.node_groups import groups_of
+
+    if file is None:
+        return []
+    try:
+        return groups_of([template for _, template in load_manifests([file])])
+    except TemplateError as error:
+        raise InputError(f"{file}: {error}") from None
+
+
+def _autoscaler(server: ApiServer, groups: Sequence[ScaledGroup]) -> ClusterAutoscaler | None:
+    from stowplan_cluster.controllers.nodes.cluster_autoscaler import ClusterAutoscaler
+
+    return ClusterAutoscaler(server.registry, groups) if groups else None
+
+
+def _controllers(server: ApiServer, options: ClusterOptions, autoscaler: ClusterAutoscaler | None) -> Loop:
     from stowplan_cluster.controllers.controller_manager import set_up_controllers
     from stowplan_cluster.reconcile.kubelet import Containers
 
     containers = Containers(start_after=options.start_after, stop_after=options.stop_after)
     controllers, disabled = _listed(options.controllers), _listed(options.disable_admission_plugins)
     try:
-        return set_up_controllers(server, controllers=controllers, disabled_admission=disabled, containers=containers)
+        return set_up_controllers(
+            server,
+            controllers=controllers,
+            disabled_admission=disabled,
+            containers=containers,
+            others=() if autoscaler is None else (autoscaler,),
+        )
     except ValueError as error:
         raise InputError(str(error)) from error
 
@@ -115,7 +145,7 @@ def _listed(text: str) -> list[str]:
 # -- its objects -------------------------------------------------------------------------------------------------------
 
 
-def _fill(server: ApiServer, options: ClusterOptions) -> None:
+def _fill(server: ApiServer, options: ClusterOptions, groups: Sequence[ScaledGroup]) -> None:
     from stowplan_cluster.commands.initial_objects import InitialObjects
 
     stdin = sys.stdin.buffer if _STDIN in options.filenames else None
@@ -128,6 +158,9 @@ def _fill(server: ApiServer, options: ClusterOptions) -> None:
         documents = None if template is None else load_manifests([template])
         with _problem_at(template or "--nodes", problems):
             server.create_all(_nodes(count, documents))
+    for group in groups:
+        with _problem_at(f"{options.node_groups}: {group.name}", problems):
+            server.create_all(group.node(number) for number in range(group.limits.least))
     if problems:
         raise InputError(*problems)
     for note in initial.notes():
@@ -141,6 +174,8 @@ def _note(text: str) -> None:
 
 
 def _node_count(server: ApiServer, options: ClusterOptions) -> int:
+    if options.nodes is None and options.node_groups:
+        return 0
     if options.nodes is None:
         return DEFAULT_NODES if options.node_template or not server.store.list("nodes") else 0
     if options.node_template and not options.nodes:

@@ -106,6 +106,8 @@ class ClusterOptions(PlainStruct, frozen=True, kw_only=True):
     #: None for a default number if the cluster would have no nodes.
     nodes: int | None
     node_template: str | None
+    #: None where nobody schedules.
+    node_groups: str | None = None
     filenames: Sequence[str]
     recursive: bool = False
     controllers: str

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.net.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store
+    from stowplan_cluster.controllers.nodes.cluster_autoscaler import Trials
 
 #: Maximum number of nodes and pods for the page's workbench: copying them pauses the scheduler for half a second.
 _MOST_TRIED = 5000
@@ -80,6 +81,11 @@ class LocalScheduler(Protocol):
     help=f"Number of nodes, made from --node-template. Default: {DEFAULT_NODES} if there are no others.",
 )
 @cluster_options
+@click.option(
+    "--node-groups",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with Nodes, each a template of a group; a cluster autoscaler adds and removes nodes of them.",
+)
 @click.option(
     "--page-port", type=click.IntRange(0, 65535), default=0, help="Port of the page on 127.0.0.1. Default: a free one."
 )
@@ -119,6 +125,7 @@ def up(
     \b
       stowplan up --nodes 1000 --state my-cluster -f shop.yaml
       stowplan up --config scheduler.yaml --plugin my_module:MyPlugin -v
+      stowplan up --node-groups groups.yaml
     """
     with reported(config), _logging(verbosity):
         guard = HangGuard()
@@ -197,6 +204,8 @@ async def _serve(
     stopped = stop.event()
     scheduler = scheduler_for(EmbeddedApi(cluster.server, documents=documents))
     cluster.front.mount(_pages(scheduler))
+    if cluster.autoscaler is not None:
+        cluster.autoscaler.trials = _trials(scheduler)
     async with served(cluster) as controllers, running(scheduler.run()) as scheduling:
         await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
         if stopped.is_set():
@@ -266,6 +275,14 @@ def _pages(scheduler: LocalScheduler) -> Mapping[str, Page]:
 
     # Test doubles have no pages.
     return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
+
+
+def _trials(scheduler: LocalScheduler) -> Trials | None:
+    """For the cluster autoscaler, on the controllers' turns of the event loop."""
+    from stowplan.ask.what_if.node_trials import NodeTrials
+    from stowplan.drivers.live.scheduler import Scheduler
+
+    return NodeTrials(scheduler.engine) if isinstance(scheduler, Scheduler) else None
 
 
 def _announcement(cluster: EmbeddedCluster, profiles: Collection[str], page: str) -> list[str]:

@@ -94,9 +94,13 @@ def set_up_controllers(
     controllers: Sequence[str] = ("*",),
     disabled_admission: Collection[str] = (),
     containers: Containers = AT_ONCE,
+    others: Sequence[Controller] = (),
 ) -> Loop:
-    """Configure admission and return the loop of the selected controllers; raise ValueError for unknown names."""
-    known = [*workload_controllers(server.registry), *cluster_controllers(server.registry, containers)]
+    """Configure admission and return the loop of the selected controllers; raise ValueError for unknown names.
+
+    `others`: controllers that only some clusters have.
+    """
+    known = [*workload_controllers(server.registry), *cluster_controllers(server.registry, containers), *others]
     chosen = select_controllers(known, controllers)
     names = {controller.name for controller in chosen}
     disabled = frozenset(disabled_admission)

@@ -25,6 +25,9 @@ STARTUP_GRACE_SECONDS = 60.0
 #: How long pods of a missing node are kept.
 QUARANTINE_SECONDS = 40.0
 
+#: Of a drain: seconds until evictions that a budget has refused are tried again, and until pods that leave are gone.
+EVICT_AGAIN, CHECK_AGAIN = 5.0, 1.0
+
 READY = "Ready"
 UNKNOWN = "Unknown"
 #: The conditions that become Unknown.

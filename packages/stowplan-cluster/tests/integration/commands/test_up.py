@@ -232,6 +232,17 @@ def test_verbosity(tmp_path, options, logged):
         assert ('] "Successfully bound pod to node" pod="default/web"' in said) == logged
 
 
+def test_groups_of_nodes(tmp_path):
+    limits = "stowplan.io/min-nodes: '2', stowplan.io/max-nodes: '3'"
+    (tmp_path / "groups.yaml").write_text(
+        f"apiVersion: v1\nkind: Node\nmetadata: {{name: 'small-{{n}}', annotations: {{{limits}}}}}\n"
+        "status: {capacity: {cpu: '4', memory: 16Gi, pods: '110'}}\n"
+    )
+    with up(tmp_path, f"--node-groups={tmp_path / 'groups.yaml'}") as (_, client, _):
+        found = client("/api/v1/nodes")["items"]
+        assert [node["metadata"]["name"] for node in found] == ["small-0000", "small-0001"]
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("options", "complaint"),
@@ -242,6 +253,10 @@ class TestRefusals:
             (["--config=broken.json"], "error: broken.json: couldn't get version/kind; json parse error"),
             (["--nodes=0", "--node-template=node.yaml"], "--node-template requires --nodes N"),
             (["--nodes=many"], "many"),
+            (
+                ["--node-groups=node.yaml"],
+                "error: node.yaml: node: metadata.annotations: stowplan.io/max-nodes is missing",
+            ),
             (["-f", "missing.yaml"], "missing.yaml"),
             (["--controllers=kubelets"], "unknown controller 'kubelets'"),
             (["--kubeconfig-out=node.yaml"], "was not written by stowplan"),
@@ -249,7 +264,7 @@ class TestRefusals:
     )
     def test_before_anything_is_served(self, run, tmp_path, monkeypatch, options, complaint):
         monkeypatch.chdir(tmp_path)
-        (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: n}\n")
+        (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node}\n")
         (tmp_path / "broken.json").write_text("{")
         ran = run("up", *options)
         assert (ran.code, ran.out) == (2, "")

@@ -17,6 +17,10 @@ def anything(name, waiting):
     return {pod.uid for pod in waiting}
 
 
+def numbers(orders):
+    return {order.group: order.nodes for order in orders}
+
+
 @pytest.mark.parametrize(
     ("groups", "waiting", "added"),
     [
@@ -36,11 +40,16 @@ def anything(name, waiting):
     ],
 )
 def test_nodes_to_add(groups, waiting, added):
-    assert nodes_to_add(groups, waiting, anything) == added
+    assert numbers(nodes_to_add(groups, waiting, anything)) == added
 
 
 def test_only_pods_that_a_group_accepts():
     def accepts(name, waiting):
         return {"p0"} if name == "a" else {pod.uid for pod in waiting}
 
-    assert nodes_to_add([group("a"), group("b", price=2.0)], pods(4, 4), accepts) == {"a": 1, "b": 1}
+    assert numbers(nodes_to_add([group("a"), group("b", price=2.0)], pods(4, 4), accepts)) == {"a": 1, "b": 1}
+
+
+def test_pods_that_fit_on_nodes_that_come_did_not_order_any():
+    (order,) = nodes_to_add([group("a", coming=1)], pods(4, 4, 4), anything)
+    assert (order.nodes, order.pods) == (2, ["p1", "p2"])

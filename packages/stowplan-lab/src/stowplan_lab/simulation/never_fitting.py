@@ -12,8 +12,9 @@ from itertools import chain
 
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.scheduler.framework.explanations.formatting import amount, count
+from stowplan_cluster.reconcile.cluster_autoscaler import node_amounts
 from stowplan_lab.simulation.definition.scenario_fields import Scenario
-from stowplan_lab.simulation.nodes.fleet import Fleet, Group, amounts_of
+from stowplan_lab.simulation.nodes.fleet import Fleet, Group
 from stowplan_lab.simulation.results.ledger import amounts_of_pod
 from stowplan_lab.simulation.workloads.owners import Template
 
@@ -25,10 +26,10 @@ class Supply:
         self.of_node: Counter[str] = Counter()
         self.of_all: Counter[str] = Counter()
         for group in fleet.groups.values():
-            self._add(amounts_of(group.template), _most_nodes(scenario, group))
+            self._add(node_amounts(group.template), _most_nodes(scenario, group))
         for name, node in fleet.nodes.items():
             if name not in fleet.group_of:
-                self._add(amounts_of(node), 1)
+                self._add(node_amounts(node), 1)
 
     def _add(self, amounts: Mapping[str, int], nodes: int) -> None:
         for resource, number in amounts.items():

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.reconcile.nodes import CHECK_AGAIN, EVICT_AGAIN
 from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.simulation_context import SimulationContext
-
-#: Seconds between retries of evictions, and until pods that leave are checked.
-_AGAIN, _SOON = 5.0, 1.0
 
 
 class _Drain(PlainStruct, eq=False):
@@ -54,7 +52,7 @@ class Drains:
                 self._context.delete(entry, drain.why)
         if left:
             # Pods that are terminating are gone soon.
-            wait = _SOON if all(entry.why for entry in left) else _AGAIN
+            wait = CHECK_AGAIN if all(entry.why for entry in left) else EVICT_AGAIN
             self._context.later(wait, partial(self._evict, drain))
         else:
             drain.then()

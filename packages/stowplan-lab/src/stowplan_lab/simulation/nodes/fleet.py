@@ -12,10 +12,10 @@ from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
 from stowplan.kube.api.node import NodeCondition
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.framework.requests import Create, Delete, Update
+from stowplan_cluster.reconcile.cluster_autoscaler import node_amounts
 from stowplan_cluster.reconcile.nodes import MONITORED, READY, UNKNOWN, with_taints
 from stowplan_lab.simulation.definition.scenario_fields import ZONE, GroupSpec, NodesSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
@@ -136,7 +136,7 @@ class Fleet:
             self.most = max(self.most, len(self.nodes))
 
     def _count(self, node: Node, sign: int) -> None:
-        for resource, amount in amounts_of(node).items():
+        for resource, amount in node_amounts(node).items():
             self._allocatable[resource] += sign * amount
         group = self._group(node)
         if group is not None:
@@ -251,15 +251,6 @@ class Fleet:
                 and (not spec.zone or self.zone_of(name) == spec.zone)
             ):
                 yield name
-
-
-def amounts_of(node: Node) -> dict[str, int]:
-    """In the scheduler's units."""
-    found = {}
-    for resource, quantity in node.status.allocatable.items():
-        nano = parse_quantity(quantity)
-        found[resource] = milli_value(nano) if resource == "cpu" else value(nano)
-    return found
 
 
 def _reported(condition: NodeCondition, ready: str) -> NodeCondition:

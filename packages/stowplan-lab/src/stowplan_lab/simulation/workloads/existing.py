@@ -15,7 +15,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import WorkloadName, workload_of
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome, recreated
+from stowplan.ask.what_if.hypothetical_pods import recreated
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.types import Pod, PriorityClass

@@ -14,8 +14,8 @@ from stowplan.ask.what_if.answer_records import SideRecord, WhatIfRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.hypothetical_changes import Change, Reconfigure
 from stowplan.ask.what_if.hypothetical_nodes import DaemonSets
-from stowplan.ask.what_if.hypothetical_pods import belongs_to_node
 from stowplan.ask.what_if.settling import Settling
+from stowplan.kube.api.eviction_outcomes import belongs_to_node
 from stowplan.kube.structs import PlainStruct
 
 Look = Callable[[Cluster], None]

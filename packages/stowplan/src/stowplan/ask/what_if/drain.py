@@ -15,8 +15,8 @@ from stowplan.ask.what_if.answer_records import BlockRecord, DrainRecord, MoveRe
 from stowplan.ask.what_if.budgets import AllowedDisruptions, Budgets
 from stowplan.ask.what_if.hypothetical_claims import release_claims
 from stowplan.ask.what_if.hypothetical_nodes import cordoned, node_named, pods_on
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.settling import Settling
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.label_selectors import EVERYTHING, Selector
 from stowplan.kube.api.meta import controller_of
 from stowplan.scheduler.cluster.pod_info import PodInfo

@@ -21,17 +21,11 @@ from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import decoded, near_names
 from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
 from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES, NodeTemplate, node_named, pods_on
-from stowplan.ask.what_if.hypothetical_pods import (
-    EvictionOutcome,
-    eviction_outcome,
-    named,
-    ordinal_names,
-    pods_of,
-    recreated,
-)
+from stowplan.ask.what_if.hypothetical_pods import named, ordinal_names, pods_of, recreated
 from stowplan.ask.what_if.settling import is_ordered, put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.deletion_order import deletion_rank
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.taints import tolerates
 from stowplan.kube.api.timestamps import seconds_of

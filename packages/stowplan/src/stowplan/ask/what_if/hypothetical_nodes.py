@@ -18,9 +18,10 @@ from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.what_if.hypothetical_claims import release_claims, with_own_claims
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, copy_of, eviction_outcome, named, on_node, recreated
+from stowplan.ask.what_if.hypothetical_pods import copy_of, named, on_node, recreated
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.daemon_pods import may_stay, node_of, tied_to, untied, wanted_on
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import CSINode, Node, Pod, ResourceSlice
 from stowplan.kube.structs import PlainStruct

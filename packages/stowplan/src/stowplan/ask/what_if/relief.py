@@ -20,8 +20,8 @@ from stowplan.ask.explain.verdicts.advice import Suggestion
 from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if.hypothetical_claims import release_claims
 from stowplan.ask.what_if.hypothetical_nodes import NodeTemplate, kinds_of, node_named
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, eviction_outcome
 from stowplan.ask.what_if.settling import put_back
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.decision.questions import is_interested

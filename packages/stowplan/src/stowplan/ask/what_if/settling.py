@@ -23,13 +23,8 @@ from stowplan.ask.what_if.hypothetical_claims import (
     uses_claims,
     with_own_claims,
 )
-from stowplan.ask.what_if.hypothetical_pods import (
-    EvictionOutcome,
-    compiled_copies,
-    eviction_outcome,
-    ordinal_of,
-    recreated,
-)
+from stowplan.ask.what_if.hypothetical_pods import compiled_copies, ordinal_of, recreated
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.meta import MAX_INT32, controller_of
 from stowplan.kube.api.stateful_pods import ORDERED_READY, first_unavailable, waits_for
 from stowplan.kube.api.types import Pod, StatefulSet

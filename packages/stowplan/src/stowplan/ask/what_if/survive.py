@@ -24,8 +24,9 @@ from stowplan.ask.what_if.answer_records import LossRecord, StrandedRecord, Surv
 from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.hypothetical_claims import release_claims, uses_claims
 from stowplan.ask.what_if.hypothetical_nodes import nodes_of, pods_on, zone_of
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, compiled_copies, eviction_outcome
+from stowplan.ask.what_if.hypothetical_pods import compiled_copies
 from stowplan.ask.what_if.settling import FirstWaiting, Settling
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape

@@ -11,10 +11,11 @@ from stowplan.ask.loading.generated import claim_for, ephemeral_claims
 from stowplan.ask.what_if import AddNodes, Label, NodeKind, Put, Remove, Scale, Taint, drain, fit, survive, what_if
 from stowplan.ask.what_if.hypothetical_changes import Drain
 from stowplan.ask.what_if.hypothetical_nodes import cordoned
-from stowplan.ask.what_if.hypothetical_pods import EvictionOutcome, copy_of, eviction_outcome, named, on_node, recreated
+from stowplan.ask.what_if.hypothetical_pods import copy_of, named, on_node, recreated
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.device_claims import ResourceClaimStatus
+from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ResourceClaim, ResourceSlice
 from support.examples import examples

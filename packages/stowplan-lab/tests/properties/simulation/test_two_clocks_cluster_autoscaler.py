@@ -1,0 +1,53 @@
+"""The cluster autoscaler on the embedded cluster and in a simulation: the same nodes come and go at the same times."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from support.examples import times
+from support.live.two_clocks_cluster_autoscaler import Group, agree_on_groups, replica_set
+
+
+def budget(name, spec):
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": name}}, **spec},
+    }
+
+
+def test_nodes_come_for_pods_that_do_not_fit_and_go_when_they_are_not_needed(tmp_path):
+    groups = {"small": Group(4, most=5, least=1)}
+    workloads = {"web": replica_set("web", 2, 1)}
+    assert agree_on_groups(groups, workloads, [(27, "web", 14), (257, "web", 5)], tmp_path) == (4, 2)
+
+
+def test_budgets_hold_a_drain_back(tmp_path):
+    groups = {"small": Group(4, most=5, least=1)}
+    workloads = {"web": replica_set("web", 8, 2)}
+    guard = [budget("web", {"minAvailable": 3})]
+    assert agree_on_groups(groups, workloads, [(257, "web", 3)], tmp_path, budgets=guard) == (4, 2)
+
+
+@settings(
+    max_examples=times(20), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    st.builds(Group, st.integers(2, 6), st.integers(0, 4), st.just(0), st.just(0.5)),
+    st.builds(Group, st.integers(2, 6), st.integers(1, 4), st.integers(0, 1), st.sampled_from([0.1, 1.0, 10.0])),
+    st.tuples(*[st.tuples(st.integers(0, 8), st.integers(1, 4))] * 2),
+    st.lists(st.tuples(st.sampled_from([17, 61, 97, 243]), st.sampled_from(["a", "b"]), st.integers(0, 8)), max_size=5),
+    st.sampled_from([{}, {"maxUnavailable": 1}, {"minAvailable": 2}]),
+    st.sampled_from([0, 2.6]),
+)
+def test_groups(tmp_path, first, second, sizes, changes, protection, termination):
+    workloads = {name: replica_set(name, *size) for name, size in zip("ab", sizes, strict=True)}
+    events, at = [], 0
+    for gap, name, replicas in changes:
+        at += gap
+        # Not a multiple of ten, when the autoscalers look.
+        events.append((at + (at % 10 == 0), name, replicas))
+    guard = [budget("a", protection)] if protection else []
+    agree_on_groups({"x": first, "y": second}, workloads, events, tmp_path, budgets=guard, termination=termination)
