@@ -131,6 +131,10 @@ class Kubelets:
         if seconds <= 0:
             return 0.0
         self._stopping[pod.metadata.uid] = seconds
+        entry = self._context.ledger.of(pod.metadata.uid)
+        if entry is not None and entry.starts > self._context.now:
+            # It does not start any more.
+            entry.starts = entry.ends = inf
         return inf
 
     def _stopped(self, pod: Pod) -> None:
