@@ -58,6 +58,15 @@ class PodGroups:
         """The pods that are assumed or bound."""
         return self._placed.get(group, {}).values()
 
+    @property
+    def any_on_nodes(self) -> bool:
+        """Whether any group has assumed or bound pods."""
+        return bool(self._placed)
+
+    def on_nodes(self) -> Iterator[tuple[str, Collection[PodInfo]]]:
+        """Each group with assumed or bound pods, and these pods."""
+        return ((group, members.values()) for group, members in self._placed.items())
+
     def unscheduled(self, group: str) -> list[PodInfo]:
         """The pods without a node, in order of appearance."""
         placed = self._placed.get(group, {})

@@ -5,6 +5,9 @@ one, most important first, as long as it still fits; those that cannot be added 
 independent of each other, so they are processed together: the k-th most important pods of all nodes are added back in
 one step over arrays. A step costs nearly the same for one node as for five thousand.
 
+Since 1.37, groups may be evicted as a whole (`victim_units`): then the k-th most important units are added back in one
+step, each with its pods on the node.
+
 Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption;
 docs/reference/behaviour.md, Preemption.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stowplan.kube.api.types import PodDisruptionBudget
+from stowplan.kube.api.types import PodDisruptionBudget, PodGroup
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -26,6 +29,7 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.scheduler.preemption.disruption_budgets import violating_pods
+from stowplan.scheduler.preemption.victim_units import VictimUnits, units_of_pods
 from stowplan.scheduler.preemption.victims import Importance, lower_priority_pods
 
 #: Memo key for the result of a diagnosis' dry run.
@@ -54,6 +58,7 @@ def _cluster_version(cluster: ClusterState) -> tuple[int, ...]:
     return (
         cluster.table.generation,
         cluster.objects.version(PodDisruptionBudget),
+        cluster.objects.version(PodGroup),
         cluster.changes.position,
         cluster.pods.version,
         cluster.nominator.version,
@@ -65,20 +70,24 @@ def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: D
     outcome = Candidates(cluster, diagnosis.nodes)
     potential = diagnosis.codes == int(Code.Unschedulable)
     outcome.tried = int(potential.sum())
-    slots = lower_priority_pods(cluster.pods, pod.priority, potential)
+    units = units_of_pods(cluster, framework.handle.features)
+    slots = lower_priority_pods(
+        cluster.pods, pod.priority, potential, of_pods=None if units is None else units.priority
+    )
     # Cheaper than sorting the rows of all pods.
     rows = np.flatnonzero(np.bincount(cluster.pods.row[slots]))
     if outcome.tried > len(rows):
         outcome.failures[NO_VICTIMS] = outcome.tried - len(rows)
     if len(slots):
-        _Simulation(framework, state, pod, rows, slots).run(outcome)
+        _Simulation(framework, state, pod, rows, slots, units).run(outcome)
     return outcome
 
 
 class _Simulation:
     """All potential nodes, each changed independently.
 
-    Victims are in flat arrays sorted by node, then importance; `starts` and `counts` delimit the nodes.
+    Victims are in flat arrays sorted by node, then importance; `starts` and `counts` delimit the nodes. A *block* is
+    the part of a unit that is on one node: `blocks` has the index of its first pod. Without units each pod is a block.
     """
 
     def __init__(
@@ -88,14 +97,15 @@ class _Simulation:
         pod: PodInfo,
         rows: Ints,
         slots: Ints,
+        units: VictimUnits | None,
     ) -> None:
-        self.framework, self.pod = framework, pod
+        self.framework, self.pod, self.units = framework, pod, units
         self.cluster = framework.handle.cluster
         self.pods = self.cluster.pods
         self.state = state.clone()
         self.rows = rows.astype(np.intp)
         self.importance = Importance(self.pods)
-        self.slots = self.importance.sort(slots)
+        self.slots = self.importance.sort(slots) if units is None else units.sort(slots, self.pods.row[slots])
         self.position = np.searchsorted(self.rows, self.pods.row[self.slots])
         self._index()
         self.nodes = HypotheticalNodes(self.cluster, self.rows)
@@ -107,29 +117,62 @@ class _Simulation:
     def _index(self) -> None:
         self.counts = np.bincount(self.position, minlength=len(self.rows))
         self.starts = np.cumsum(self.counts) - self.counts
+        if self.units is None:
+            self.blocks, self.block_position = np.arange(len(self.slots)), self.position
+            self.block_counts, self.block_starts = self.counts, self.starts
+            return
+        unit = self.units.unit[self.slots]
+        begins = (np.diff(self.position, prepend=-1) != 0) | (np.diff(unit, prepend=-1) != 0)
+        self.blocks = np.flatnonzero(begins)
+        self.block_position = self.position[self.blocks]
+        self.block_counts = np.bincount(self.block_position, minlength=len(self.rows))
+        self.block_starts = np.cumsum(self.block_counts) - self.block_counts
 
     def run(self, outcome: Candidates) -> None:
         error = self._remove_all() or self._drop_hopeless(outcome)
         if error is None and len(self.rows):
-            violating = violating_pods(self.cluster, self.pods, self.slots, self.starts, self.counts)
-            victims = self._reprieve(violating)
+            violations = self._violations()
+            victims = self._reprieve(violations > 0)
             if isinstance(victims, Status):
                 error = victims
             else:
-                self._report(outcome, victims, violating)
+                self._report(outcome, victims, violations)
         outcome.error = outcome.error or error
 
-    def _report(self, outcome: Candidates, victims: Mask, violating: Mask) -> None:
-        kept = np.bincount(self.position[victims], minlength=len(self.rows))
+    def _violations(self) -> Ints:
+        """The number of each block's pods whose eviction exceeds a budget; all pods of its unit count."""
+        if self.units is None:
+            mask = violating_pods(self.cluster, self.pods, self.slots, self.starts, self.counts)
+            return mask.astype(np.int64)
+        pods, sizes = self._pods_of_units(self.blocks)
+        counts = np.bincount(self.block_position, weights=sizes, minlength=len(self.rows)).astype(np.int64)
+        mask = violating_pods(self.cluster, self.pods, pods, np.cumsum(counts) - counts, counts)
+        found: Ints = np.add.reduceat(mask.astype(np.int64), np.cumsum(sizes) - sizes)
+        return found
+
+    def _pods_of_units(self, at: Rows) -> tuple[Ints, Ints]:
+        """All pods of the units of these pods, one unit after the other, and the size of each unit."""
+        assert self.units is not None
+        each = [self.units.pods_of(slot) for slot in self.slots[at].tolist()]
+        sizes = np.array([len(slots) for slots in each], np.int64)
+        return np.concatenate(each) if each else np.zeros(0, np.int64), sizes
+
+    def _report(self, outcome: Candidates, victims: Mask, violations: Ints) -> None:
+        at = self.block_position[victims]
+        kept = np.bincount(at, minlength=len(self.rows))
         if not kept.all():
             spared = self.cluster.table.names[self.rows[int(np.flatnonzero(kept == 0)[0])]]
             text = f'expected at least one victim pod on node "{spared}"'
             outcome.error = Status(Code.Error, error=RuntimeError(text))
         has = kept > 0
-        slots = self.importance.of_victims(self.slots, self.position, victims, violating)
-        violations = np.bincount(self.position[victims & violating], minlength=len(self.rows))
+        if self.units is None:
+            slots = self.importance.of_victims(self.slots, self.position, victims, violations > 0)
+        else:
+            slots, sizes = self._pods_of_units(self.blocks[victims])
+            kept = np.bincount(at, weights=sizes, minlength=len(self.rows)).astype(np.int64)
+        exceeding = np.bincount(at, weights=violations[victims], minlength=len(self.rows)).astype(np.int64)
         starts = (np.cumsum(kept) - kept)[has]
-        outcome.found(self.rows[has], starts, slots, violations[has])
+        outcome.found(self.rows[has], starts, slots, exceeding[has])
 
     # -- adding and removing pods --------------------------------------------------------------------------------------
 
@@ -164,6 +207,19 @@ class _Simulation:
                 assert info is not None
                 (self.nodes.add_pod if sign > 0 else self.nodes.remove_pod)(position, info)
         return self._shift_plugins(positions, slots, sign) if self.extended else None
+
+    def _move_blocks(self, blocks: Rows, sign: int) -> Status | None:
+        """Add one block to (or remove it from) its position."""
+        at = self.blocks[blocks]
+        if self.units is None:
+            return self._move(self.position[at], self.slots[at], sign)
+        sizes = np.diff(np.append(self.blocks, len(self.slots)))[blocks]
+        for rank in range(int(sizes.max(initial=0))):
+            of_rank = at[sizes > rank] + rank
+            error = self._move(self.position[of_rank], self.slots[of_rank], sign)
+            if error is not None:
+                return error
+        return None
 
     def _shift_plugins(self, positions: Rows, slots: Ints, sign: int) -> Status | None:
         shift = PodShift.of_slots(self.pods, self.rows[positions], slots, sign)
@@ -204,20 +260,19 @@ class _Simulation:
         self._index()
 
     def _reprieve(self, violating: Mask) -> Mask | Status:
-        """Add pods back, those whose eviction would violate a budget first; those that no longer fit are victims."""
-        victims = np.zeros(len(self.slots), np.bool_)
-        order = np.lexsort((~violating, self.position)) if violating.any() else np.arange(len(self.slots))
-        for rank in range(int(self.counts.max())):
-            at = order[self.starts[self.counts > rank] + rank]
-            positions, slots = self.position[at], self.slots[at]
-            error = self._move(positions, slots, 1)
+        """Add blocks back, those whose eviction would violate a budget first; those that no longer fit are victims."""
+        victims = np.zeros(len(self.blocks), np.bool_)
+        order = np.lexsort((~violating, self.block_position)) if violating.any() else np.arange(len(self.blocks))
+        for rank in range(int(self.block_counts.max())):
+            at = order[self.block_starts[self.block_counts > rank] + rank]
+            error = self._move_blocks(at, 1)
             if error is not None:
                 return error
             answer = self._fits()
             if isinstance(answer, Status):
                 return answer
-            refused = ~answer[1][positions]
-            error = self._move(positions[refused], slots[refused], -1)
+            refused = ~answer[1][self.block_position[at]]
+            error = self._move_blocks(at[refused], -1)
             if error is not None:
                 return error
             victims[at[refused]] = True

@@ -36,7 +36,7 @@ def ineligible_in_group(cluster: ClusterState, pod: PodInfo, features: FeatureGa
     return WITH_ITS_GROUP if features.enabled("WorkloadAwarePreemption") else ""
 
 
-def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis) -> str:
+def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis, features: FeatureGates) -> str:
     """Why the pod may not preempt; "" if it may."""
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
@@ -50,7 +50,12 @@ def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis)
         # The nominated node can no longer fit the pod: preempt elsewhere.
         return ""
     victims = cluster.row_pods[row] if row is not None else ()
-    if any(v.priority < pod.priority and _terminates_by_preemption(v.pod) for v in victims):
+    by_group = features.emulated_version >= V1_37 and features.enabled("GenericWorkload")
+    if any(
+        _terminates_by_preemption(v.pod)
+        and (disruption_priority(cluster, v) if by_group else v.priority) < pod.priority
+        for v in victims
+    ):
         return STILL_TERMINATING
     return ""
 

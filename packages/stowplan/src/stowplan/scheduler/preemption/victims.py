@@ -16,10 +16,10 @@ from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.preemption.go_sort import INSERTION_LIMIT, go_sort
 
 
-def lower_priority_pods(pods: PodTable, priority: int, potential: Mask) -> Ints:
-    """Slots of the pods that may be evicted."""
+def lower_priority_pods(pods: PodTable, priority: int, potential: Mask, *, of_pods: Ints | None = None) -> Ints:
+    """Slots of the pods that may be evicted. `of_pods`: the priorities with which they resist; None: their own."""
     rows = pods.row[: pods.n]
-    lower = np.flatnonzero((pods.priority[: pods.n] < priority) & (rows >= 0))
+    lower = np.flatnonzero(((pods.priority[: pods.n] if of_pods is None else of_pods) < priority) & (rows >= 0))
     found: Ints = lower[potential[rows[lower]]]
     return found
 

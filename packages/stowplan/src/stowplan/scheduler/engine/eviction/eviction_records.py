@@ -250,9 +250,11 @@ class PreemptingPod:
         self.uid, self.key, self.priority = pod.uid, pod.key, pod.priority
         self.object = pod.pod
         self.metadata = self.object.metadata
+        #: Pods of a group may be evicted from other nodes, too.
+        self._nodes = {plan.node_name, *(victim.node_name for victim in plan.victims)}
 
     def takes_from(self, node_name: str) -> bool:
-        return node_name == self.node_name
+        return node_name in self._nodes
 
     def needs_room(self, state: ClusterState) -> bool:
         return self.node_name in state.table.row_of and _is_pending(state, self.uid)

@@ -91,7 +91,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if self.handle.metrics is not None and not state.asking:
             self.handle.metrics.preemption_attempts_total.inc()
         reason = ineligible_in_group(self.handle.cluster, pod, self.handle.features) or ineligible_reason(
-            self.handle.cluster, pod, diagnosis
+            self.handle.cluster, pod, diagnosis, self.handle.features
         )
         if reason:
             _log_ineligible(pod, reason)

@@ -360,3 +360,112 @@ def test_victims_are_those_of_the_plain_rule(world):
     assert len(chosen) == count
     found = {info.pod.metadata.name for info in trial.plan.victims}
     assert found == plain_victims(*world, chosen)
+
+
+# -- single pods that preempt groups ----------------------------------------------------------------------------------
+
+
+class TestSinglePodsPreemptGroups:
+    def of_one_pod(self, mode, *, gates=GATES, version="1.37", group_priority=1):
+        """A pod that needs one of two nodes, on each of which a pod of a group runs; the second is alone there."""
+        group = a_group("old", mode=mode, priority=group_priority)
+        pods = [member(f"old{i}", "old", priority=group_priority, nodeName=f"n{i + 1}") for i in range(2)]
+        objects = [node("n1", 1), node("n2", 1), group, *pods]
+        with live_cluster(*objects, feature_gates=gates, emulated_version=version) as cluster:
+            cluster.create(a_pod("high").requests(cpu="1").spec(priority=10).obj())
+            return preempted(cluster)
+
+    @pytest.mark.parametrize(
+        ("mode", "options", "victims"),
+        [
+            pytest.param(ALL, {}, 2, id="as a whole"),
+            pytest.param(SINGLE, {}, 1, id="one by one"),
+            pytest.param(ALL, {"group_priority": 10}, 0, id="as important"),
+            pytest.param(ALL, {"gates": {}}, 1, id="gate off"),
+            pytest.param(ALL, {"gates": {**GATES, "GangScheduling": True}, "version": "1.36"}, 1, id="1.36"),
+        ],
+    )
+    def test_groups_are_evicted(self, mode, options, victims):
+        assert len(self.of_one_pod(mode, **options)) == victims
+
+    def test_the_priority_of_the_group_counts(self):
+        """Its pod is less important, as a pod of another priority cannot be scheduled with it any more."""
+        objects = [node("n1", 1), a_group("old", mode=SINGLE, priority=20)]
+        objects.append(member("old0", "old", priority=1, nodeName="n1"))
+        with cluster_of(*objects) as cluster:
+            cluster.create(a_pod("high").requests(cpu="1").spec(priority=10).obj())
+            assert preempted(cluster) == []
+
+    def test_a_group_is_evicted_after_single_pods(self):
+        objects = [node("n1", 2), a_group("old", mode=ALL, priority=1)]
+        objects += [member("old0", "old", priority=1, nodeName="n1"), low("alone")]
+        objects[-1]["spec"]["nodeName"] = "n1"
+        with cluster_of(*objects) as cluster:
+            cluster.create(a_pod("high").requests(cpu="1").spec(priority=10).obj())
+            assert preempted(cluster) == ["alone"]
+
+
+def plain_units(groups, pods, priority):
+    """The units of less important pods, the most important first."""
+    units = {}
+    for i, (_, group, *_) in enumerate(pods):
+        units.setdefault(("group", group) if group >= 0 and groups[group][1] == ALL else ("pod", i), []).append(i)
+    rated = []
+    for of in units.values():
+        group = pods[of[0]][1]
+        rank = groups[group][0] if group >= 0 else pods[of[0]][2]
+        starts = [pods[i][3] for i in of if pods[i][3] is not None]
+        start = (not starts, min(starts, default=0), of[0])
+        if rank < priority:
+            rated.append(((-rank, group < 0, 0 if group < 0 else -len(of), *start), of))
+    return [of for _, of in sorted(rated)]
+
+
+def plain_victims_on(n, size, cpu, pods, units, allowed):
+    """Victims and violations on a node for a single pod; None if it does not fit."""
+    here = [of for of in units if any(pods[i][0] == n for i in of)]
+    on_node = {i for i, pod in enumerate(pods) if pod[0] == n}
+    staying = len(on_node - {i for of in here for i in of})
+    if not here or staying + cpu > size:
+        return None
+    judged, left = [], allowed
+    for of in here:
+        exceeding = 0
+        for i in of:
+            left -= pods[i][4]
+            exceeding += bool(pods[i][4]) and left < 0
+        judged.append((exceeding, of))
+    victims, violations = set(), 0
+    for exceeding, of in [*(one for one in judged if one[0]), *(one for one in judged if not one[0])]:
+        back = len(on_node.intersection(of))
+        if staying + back + cpu <= size:
+            staying += back
+        else:
+            victims |= {f"p{i}" for i in of}
+            violations += exceeding
+    return victims, violations
+
+
+@settings(max_examples=times(150), deadline=None)
+@given(world=worlds())
+def test_victims_of_a_single_pod_are_those_of_the_plain_rule(world):
+    nodes, groups, pods, (_, cpu, priority), allowed = world
+    pods = [(on, group, own, own * 7 + i, guarded) for i, (on, group, own, _, guarded) in enumerate(pods)]
+    objects = [obj for obj in objects_of(nodes, groups, pods, (1, cpu, priority), allowed) if "new" not in str(obj)]
+    preemptor = a_pod("high").requests(cpu=str(cpu)).spec(priority=priority).obj()
+    cluster = stowplan.Cluster([*objects, preemptor], feature_gates=GATES, emulated_version="1.37")
+    (decision,) = cluster.schedule(["default/high"])
+    if decision.node_name:
+        return
+    units = plain_units(groups, pods, priority)
+    expected = {
+        f"n{n}": found
+        for n, size in enumerate(nodes)
+        if (found := plain_victims_on(n, size, cpu, pods, units, allowed)) is not None
+    }
+    result = dict(decision.post_filter)["DefaultPreemption"]
+    found = {
+        name: ({info.pod.metadata.name for info in candidate.victims}, candidate.pdb_violations)
+        for name, candidate in result.detail.run.candidates.items()
+    }
+    assert found == expected
