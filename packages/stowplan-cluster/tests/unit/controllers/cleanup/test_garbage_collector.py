@@ -60,16 +60,6 @@ def test_dependents_are_deleted_recursively(cluster):
     assert left(cluster) == {"other"}
 
 
-def test_deleted_owners_are_removed_until_none_is_left(cluster):
-    a, b = add(cluster, "a"), add(cluster, "b")
-    add(cluster, "c", a, b)
-    delete(cluster, "a")
-    assert left(cluster) == {"b", "c"}
-    assert owners(cluster, "c") == ["b"]
-    delete(cluster, "b")
-    assert left(cluster) == set()
-
-
 @pytest.mark.parametrize(
     "reference",
     [
@@ -141,14 +131,6 @@ def test_a_chain_is_deleted_from_its_end(cluster):
     cluster.change("configmaps", "c", lambda obj: obj["metadata"].update(finalizers=[]))
     cluster.settle()
     assert left(cluster) == set()
-
-
-def test_a_dependent_with_another_owner_is_kept(cluster):
-    a, b = add(cluster, "a"), add(cluster, "b")
-    add(cluster, "c", a, b)
-    delete(cluster, "a", propagation="Foreground")
-    assert left(cluster) == {"b", "c"}
-    assert owners(cluster, "c") == ["b"]
 
 
 def test_a_dependent_that_no_longer_blocks(cluster):

@@ -195,19 +195,6 @@ def test_an_accepted_eviction_without_deletion_expires(cluster):
     assert ("Warning", "NotDeleted", message) in cluster.events("a")
 
 
-def test_a_changed_budget_is_recounted(cluster):
-    cluster.add("a")
-    cluster.add("b", app="db")
-    cluster.add("c", app="db")
-    cluster.create(budget(minAvailable=1))
-    cluster.settle()
-    assert cluster.counts() == (1, 1, 1, 0)
-    cluster.change(BUDGETS, "budget", lambda obj: obj["spec"].update(selector={"matchLabels": {"app": "db"}}))
-    cluster.settle()
-    assert cluster.counts() == (2, 2, 1, 1)
-    assert cluster.get(BUDGETS, "budget")["status"]["observedGeneration"] == 2
-
-
 def test_pods_without_a_budget_are_not_decoded(monkeypatch, cluster):
     def fail(*args):
         raise AssertionError("decoded")
