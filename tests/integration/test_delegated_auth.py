@@ -46,11 +46,8 @@ ACCOUNT = "system:serviceaccount:default:{}"
 
 CLIENTS, PROXIES = make_ca("clients"), make_ca("proxies")
 CERTIFICATES = {
-    "alice": make_client_certificate(CLIENTS, "alice", ("staff",)),
     "root": make_client_certificate(CLIENTS, "root", ("system:masters",)),
-    "stranger": make_client_certificate(make_ca("clients"), "root", ("system:masters",)),
     "proxy": make_client_certificate(PROXIES, "front-proxy"),
-    "other proxy": make_client_certificate(PROXIES, "other-proxy"),
 }
 
 
@@ -266,34 +263,12 @@ def forbidden(user, path="/metrics", verb="get"):
     return 403, f'forbidden: User "{user}" cannot {verb} path "{path}"'
 
 
-UNAUTHORIZED = 401, "Unauthorized"
-SPOOFED = {"X_Remote_User": "admin", "X_Remote_Group": "system:masters"}
 ANONYMOUS = "system:anonymous"
 
 
-@pytest.mark.parametrize(
-    ("path", "how", "answer"),
-    [
-        pytest.param("/metrics", {"token": "x" * 50_000}, UNAUTHORIZED, id="a huge token"),
-        pytest.param("/metrics", {"certificate": "alice"}, forbidden("alice"), id="a certificate without rights"),
-        pytest.param(
-            "/metrics", {"certificate": "other proxy", **SPOOFED}, UNAUTHORIZED, id="headers of a proxy not allowed"
-        ),
-        pytest.param(
-            "/metrics",
-            {"certificate": "proxy", "X_Remote_User": "dave"},
-            forbidden("dave"),
-            id="a front proxy for somebody without rights",
-        ),
-    ],
-)
-async def test_refused_requests(port, cluster, path, how, answer):
-    how = dict(how)
-    if "account" in how:
-        how["token"] = cluster.tokens[how.pop("account")]
-    code, said = await port.get(path, **how)
-    assert (code, said["message"]) == answer
-    assert (said["kind"], said["apiVersion"], said["status"], said["code"]) == ("Status", "v1", "Failure", code)
+async def test_a_huge_token_is_refused(port):
+    code, said = await port.get("/metrics", token="x" * 50_000)
+    assert (code, said["message"]) == (401, "Unauthorized")
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ Upstream: sigs.k8s.io/json, encoding/json, staging/src/k8s.io/apiserver/pkg/endp
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, NoReturn
@@ -270,45 +270,35 @@ def _always(struct: Struct) -> Iterator[tuple[str, Any, Check | None]]:
 
 
 def _list_check(of: ListType, *, lenient: bool) -> Check:
-    plain, check = _PLAIN.get(of.element), _check_of(of.element, lenient=lenient)
-
-    def check_list(value: Any, at: At, complaints: list[str]) -> Any:
-        if type(value) is not list:
-            return value if lenient else _refuse(value, of, at)
-        depth = _deeper(at)
-        for index, item in enumerate(value):
-            if type(item) is plain:
-                continue
-            if item is not None:
-                left = check(item, (at, None, index, depth), complaints)
-                if left is not item:
-                    value[index] = left
-            elif not lenient:
-                value[index] = _zero(of.element, check, (at, None, index, depth))
-        return value
-
-    return check_list
+    return _items_check(of, of.element, list, enumerate, lenient=lenient)
 
 
 def _map_check(of: MapType, *, lenient: bool) -> Check:
-    plain, check = _PLAIN.get(of.value), _check_of(of.value, lenient=lenient)
+    return _items_check(of, of.value, dict, dict.items, lenient=lenient)
 
-    def check_map(value: Any, at: At, complaints: list[str]) -> Any:
-        if type(value) is not dict:
+
+def _items_check(
+    of: Type, inner: Type, kind: type[Any], items: Callable[[Any], Iterable[Any]], *, lenient: bool
+) -> Check:
+    """`items`: places in a value of this kind, and what is there."""
+    plain, check = _PLAIN.get(inner), _check_of(inner, lenient=lenient)
+
+    def check_items(value: Any, at: At, complaints: list[str]) -> Any:
+        if type(value) is not kind:
             return value if lenient else _refuse(value, of, at)
         depth = _deeper(at)
-        for key, item in value.items():
+        for place, item in items(value):
             if type(item) is plain:
                 continue
             if item is not None:
-                left = check(item, (at, None, key, depth), complaints)
+                left = check(item, (at, None, place, depth), complaints)
                 if left is not item:
-                    value[key] = left
+                    value[place] = left
             elif not lenient:
-                value[key] = _zero(of.value, check, (at, None, key, depth))
+                value[place] = _zero(inner, check, (at, None, place, depth))
         return value
 
-    return check_map
+    return check_items
 
 
 def _zero(type: Type, check: Check, at: At) -> Any:

@@ -166,28 +166,23 @@ def _list(subject: Subject, *, everywhere: bool = False) -> Operation:
 
 
 def _create(subject: Subject, *, part: str = "") -> Operation:
-    return Operation(
-        method="post",
-        action="post",
-        id=_id("create", subject, part),
-        kind=subject.kind,
-        query=_WRITE,
-        body=subject.schema,
-        answer=subject.schema,
-        codes=(200, 201, 202),
-    )
+    return _write("create", "post", subject, part, codes=(200, 201, 202))
 
 
 def _replace(subject: Subject, *, part: str = "") -> Operation:
+    return _write("replace", "put", subject, part, codes=(200, 201))
+
+
+def _write(verb: str, method: str, subject: Subject, part: str, *, codes: tuple[int, ...]) -> Operation:
     return Operation(
-        method="put",
-        action="put",
-        id=_id("replace", subject, part),
+        method=method,
+        action=method,
+        id=_id(verb, subject, part),
         kind=subject.kind,
         query=_WRITE,
         body=subject.schema,
         answer=subject.schema,
-        codes=(200, 201),
+        codes=codes,
     )
 
 

@@ -15,7 +15,7 @@ import click
 
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.live_cluster import live_cluster
-from stowplan.app.cli.shell_completion import complete_file, complete_namespace
+from stowplan.app.cli.shell_completion import complete_namespace, file_option
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -61,17 +61,15 @@ def exit_code_option(no: str) -> Callable[[Callable[..., Any]], Any]:
 def config_option(name: str = "--config") -> Callable[[Callable[..., Any]], Any]:
     """The option for the scheduler configuration."""
     text = "Answer as a scheduler with this KubeSchedulerConfiguration would. Default: kube-scheduler's defaults."
-    return click.option(name, "config", metavar="FILE", shell_complete=complete_file, help=text)
+    return file_option(name, "config", help=text)
 
 
 _FILES = (
-    click.option(
+    file_option(
         "-f",
         "--filename",
         "files",
-        metavar="FILE",
         multiple=True,
-        shell_complete=complete_file,
         help="Read the cluster from this file, directory or - for stdin. Repeatable. Default: a live cluster, which is "
         "only read.",
     ),
@@ -88,22 +86,13 @@ def _from_scheduler(help_text: str) -> Callable[[Callable[..., Any]], Any]:
 
 
 _ACCESS = (
-    click.option(
-        "--token-file",
-        metavar="FILE",
-        shell_complete=complete_file,
-        help="Authenticate to the scheduler with the token in this file instead of the kubeconfig.",
+    file_option(
+        "--token-file", help="Authenticate to the scheduler with the token in this file instead of the kubeconfig."
     ),
-    click.option(
-        "--certificate-authority",
-        metavar="FILE",
-        shell_complete=complete_file,
-        help="Trust certificates of the scheduler that this CA has signed (PEM).",
-    ),
+    file_option("--certificate-authority", help="Trust certificates of the scheduler that this CA has signed (PEM)."),
     click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate."),
 )
 
-_ACCESS_NAMES = "--token-file, --certificate-authority and --insecure-skip-tls-verify"
 _OF_ITS_OWN = (
     "--from-scheduler is about the scheduler's own configuration and its cluster: leave out -f, -R, --pod-groups "
     "and the option of the present configuration."
@@ -193,9 +182,7 @@ def cluster_of(
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
 
-    access = token_file or certificate_authority or insecure_skip_tls_verify
-    if from_scheduler is None and access:
-        raise click.UsageError(f"{_ACCESS_NAMES} need --from-scheduler.")
+    check_access(from_scheduler, token_file, certificate_authority, insecure=insecure_skip_tls_verify)
     if from_scheduler is not None:
         if files or recursive or config or pod_groups:
             raise click.UsageError(_OF_ITS_OWN)
@@ -260,6 +247,15 @@ def _cluster_of(
             gates=group_gates() if groups else None,
         )
     )
+
+
+def check_access(
+    from_scheduler: str | None, token_file: str | None, certificate_authority: str | None, *, insecure: bool
+) -> None:
+    if from_scheduler is None and (token_file or certificate_authority or insecure):
+        raise click.UsageError(
+            "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
+        )
 
 
 def check_recursive(files: Sequence[str], *, recursive: bool) -> None:

@@ -12,7 +12,7 @@ import click
 
 from stowplan.app.cli.cluster_options import config_option
 from stowplan.app.cli.live_cluster import live_cluster
-from stowplan.app.cli.shell_completion import complete_file, complete_namespace
+from stowplan.app.cli.shell_completion import complete_namespace, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -37,13 +37,12 @@ _ROLE = "stowplan-dump"
 @config_option()
 @PLUGINS
 @click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
-@click.option(
+@file_option(
     "-o",
     "--output",
     metavar="json|yaml|FILE",
     default="json",
     show_default=True,
-    shell_complete=complete_file,
     help="Print this format, or write it into a file (.json, .yaml).",
 )
 def dump(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
-from stowplan.app.cli.shell_completion import complete_file, complete_node, complete_pod_or_file
+from stowplan.app.cli.shell_completion import complete_node, complete_pod_or_file, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
@@ -46,12 +46,11 @@ if TYPE_CHECKING:
     multiple=True,
     help="Try to add nodes like this one. Repeatable; with prices, the cheapest mix is shown.",
 )
-@click.option(
+@file_option(
     "--node-template",
     "templates",
     metavar="FILE[=PRICE]",
     multiple=True,
-    shell_complete=complete_file,
     help="Try to add nodes like the Node in this file. Repeatable.",
 )
 @NAMESPACE

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.app.cli.shell_completion import complete_context, complete_file
+from stowplan.app.cli.shell_completion import complete_context, file_option
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.net.client.cluster_flags import ClusterFlags
 
@@ -19,12 +19,7 @@ if TYPE_CHECKING:
     from stowplan.kube.config import Configuration
     from stowplan.net.client.connection import Connection
 
-KUBECONFIG = click.option(
-    "--kubeconfig",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Use this kubeconfig. Default: the one that kubectl uses.",
-)
+KUBECONFIG = file_option("--kubeconfig", help="Use this kubeconfig. Default: the one that kubectl uses.")
 CONTEXT = click.option(
     "--context",
     metavar="NAME",

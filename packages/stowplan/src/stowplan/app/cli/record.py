@@ -12,7 +12,7 @@ import click
 
 from stowplan.app.cli.live_cluster import connection_of, live_cluster, not_read, readable
 from stowplan.app.cli.recording_options import recording_options
-from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.cli.shell_completion import complete_file, file_option
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
@@ -41,10 +41,8 @@ _CHECK_INTERVAL = 0.5
 @click.command(short_help="Record a live cluster into a file, to query any moment later.")
 @click.argument("file", required=False, shell_complete=complete_file)
 @live_cluster
-@click.option(
+@file_option(
     "--config",
-    metavar="FILE",
-    shell_complete=complete_file,
     help="Read what a scheduler with this KubeSchedulerConfiguration would read. Default: kube-scheduler's defaults.",
 )
 @PLUGINS

@@ -13,7 +13,7 @@ import msgspec
 
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.moment_option import moment_from_option
-from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.cli.shell_completion import complete_file, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.ask.explain.text.tables import Block, Grid, Line, write
@@ -46,11 +46,8 @@ _SHOWN = 20
 @click.option(
     "--objects", is_flag=True, help="Print the objects of that time, or of the end, as a List for `explain -f`."
 )
-@click.option(
-    "--config",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Schedule again with this KubeSchedulerConfiguration, and show which pods are placed differently.",
+@file_option(
+    "--config", help="Schedule again with this KubeSchedulerConfiguration, and show which pods are placed differently."
 )
 @click.option("--rerun", "again", is_flag=True, help="Schedule again with the recorded configuration.")
 @click.option(

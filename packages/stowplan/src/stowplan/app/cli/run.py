@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from stowplan.app.cli.live_cluster import CONTEXT, KUBECONFIG, must_answer
 from stowplan.app.cli.recording_options import recording_options
-from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
@@ -57,12 +57,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 @click.command(short_help="Schedule the pods of a cluster.")
 @KUBECONFIG
 @CONTEXT
-@click.option(
-    "--config",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Schedule with this KubeSchedulerConfiguration. Default: kube-scheduler's defaults.",
-)
+@file_option("--config", help="Schedule with this KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @PLUGINS
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods with this spec.schedulerName.")
 @click.option(
@@ -85,12 +80,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
     show_default=True,
     help="Write the log in this format.",
 )
-@click.option(
-    "--record",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Record the scheduler's inputs and decisions, for stowplan replay.",
-)
+@file_option("--record", help="Record the scheduler's inputs and decisions, for stowplan replay.")
 @recording_options()
 @click.option(
     "--extender-mode",

@@ -14,7 +14,7 @@ import click
 
 from stowplan.app.cli.data_output import OUTPUT, write_data
 from stowplan.app.cli.live_cluster import connection_of, live_cluster, not_read, readable
-from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
@@ -56,19 +56,14 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
 
 @click.command(short_help="Compare with a running scheduler: which decisions would differ, and why.")
 @live_cluster
-@click.option(
+@file_option(
     "--config",
-    metavar="FILE",
-    shell_complete=complete_file,
     help="Decide with this KubeSchedulerConfiguration: the other scheduler's, or one to try. Default: kube-scheduler's "
     "defaults.",
 )
 @PLUGINS
-@click.option(
-    "--recording",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Read a recording of a cluster (stowplan record) or of a scheduler instead of a live cluster.",
+@file_option(
+    "--recording", help="Read a recording of a cluster (stowplan record) or of a scheduler instead of a live cluster."
 )
 @click.option("--pods", type=click.IntRange(1), metavar="N", help="Stop after N pods. Default: at Ctrl-C.")
 @click.option("--for", "duration", metavar="DURATION", help="Stop after this time, such as 90s, 10m or 1h30m.")
@@ -80,12 +75,7 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
     metavar="PERCENT",
     help=f"Exit with {_DIFFERENT} if agreement, not counting ties, is below this.",
 )
-@click.option(
-    "--metrics-file",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Write Prometheus metrics to this file, for node_exporter's textfile collector.",
-)
+@file_option("--metrics-file", help="Write Prometheus metrics to this file, for node_exporter's textfile collector.")
 @click.option(
     "--ask-extenders",
     is_flag=True,

@@ -6,7 +6,7 @@ Every command imports this module, so everything needed to look up names is impo
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,10 @@ _ZONE = "topology.kubernetes.io/zone"
 
 def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(incomplete, type="file")]
+
+
+def file_option(*names: str, metavar: str = "FILE", **more: Any) -> Callable[[Callable[..., Any]], Any]:
+    return click.option(*names, metavar=metavar, shell_complete=complete_file, **more)
 
 
 def complete_context(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

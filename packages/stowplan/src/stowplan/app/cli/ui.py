@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from stowplan import __version__
 from stowplan.app.cli.cluster_options import (
+    check_access,
     check_recursive,
     cluster_of,
     cluster_options,
@@ -21,7 +22,7 @@ from stowplan.app.cli.cluster_options import (
 from stowplan.app.cli.config import known_plugins
 from stowplan.app.cli.live_cluster import connection_of, readable
 from stowplan.app.cli.moment_option import moment_from_option
-from stowplan.app.cli.shell_completion import complete_file
+from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
@@ -74,21 +75,18 @@ _ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "pod
 
 @click.command(short_help="The cluster as a stow plan in your browser.")
 @cluster_options
-@click.option(
+@file_option(
     "--recording",
     "recordings",
-    metavar="FILE",
     multiple=True,
-    shell_complete=complete_file,
     help="Show a recording (stowplan record, kube-scheduler --record): its end and timeline, or one moment with --at. "
     "Given twice, two of them side by side. With --config, next to what that configuration would have done.",
 )
-@click.option(
+@file_option(
     "--simulation",
     "simulations",
     metavar="FOLDER",
     multiple=True,
-    shell_complete=complete_file,
     help="Show the results of `stowplan simulate`: end and timeline. Given twice, two of them side by side.",
 )
 @click.option("--at", metavar="TIME", help="Show this moment of the recording, such as 2026-11-20T12:03 (UTC).")
@@ -188,12 +186,9 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
         check_recursive(self.files, recursive=self.recursive)
         if self.export is not None and (self.port or self.opens):
             raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
-        if self.from_scheduler is None and (
-            self.token_file or self.certificate_authority or self.insecure_skip_tls_verify
-        ):
-            raise click.UsageError(
-                "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
-            )
+        check_access(
+            self.from_scheduler, self.token_file, self.certificate_authority, insecure=self.insecure_skip_tls_verify
+        )
         of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.pod_groups
         if self.from_scheduler is not None and (of_its_own or self.export):
             raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
-from stowplan.app.cli.shell_completion import complete_file, complete_node, complete_workload
+from stowplan.app.cli.shell_completion import complete_node, complete_workload, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.kube.structs import PlainStruct
 
@@ -65,19 +65,15 @@ _PAIR = (str, str)
     shell_complete=complete_workload,
     help="Scale a workload to N pods. Repeatable.",
 )
-@click.option(
+@file_option(
     "--apply",
     "applied",
-    metavar="FILE",
     multiple=True,
-    shell_complete=complete_file,
     help="Add or replace objects; a workload's pods are replaced, as by a rollout. Repeatable.",
 )
-@click.option(
+@file_option(
     "--config",
     "new_config",
-    metavar="FILE",
-    shell_complete=complete_file,
     help="Change the scheduler's KubeSchedulerConfiguration to this one, from that of --base-config.",
 )
 @NAMESPACE

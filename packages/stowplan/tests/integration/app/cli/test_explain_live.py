@@ -48,15 +48,9 @@ def objects():
         a_pod("web-0", "shop").requests(cpu="3").on("a"),
         a_pod("api", "shop").requests(cpu="2"),
         a_pod("huge", "shop").requests(cpu="100"),
-        a_pod("theirs", "shop").scheduler("volcano"),
         a_pod("job", "shop"),
         a_pod("cart-5d4-x", "shop").owner("ReplicaSet", "cart-5d4").on("b"),
     ]
-    group = {"metadata": {"name": "train", "namespace": "lab"}, "spec": {"schedulingPolicy": {"gang": {"minCount": 3}}}}
-    yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lab"}}
-    yield {"apiVersion": "scheduling.k8s.io/v1alpha2", "kind": "PodGroup", **group}
-    member = {"schedulingGroup": {"podGroupName": "train"}}
-    pods += [a_pod(f"train-{i}", "lab").requests(cpu="3").spec(**member) for i in range(3)]
     for kind, name in (("Deployment", "cart"), ("ReplicaSet", "cart-5d4"), ("StatefulSet", "db")):
         template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "main", "image": "app"}]}}
         spec = {"replicas": 1, "selector": {"matchLabels": {"app": name}}, "template": template}
@@ -154,39 +148,12 @@ def test_a_placed_pod_is_evaluated_in_the_current_state(ask):
     assert "what the scheduler saw when it chose the node cannot be seen from outside" in out
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("shop/hug", 'error: pod "shop/hug" not found; did you mean shop/huge?\n'),
-        ("shop/job", 'error: pod "shop/job" has finished (Succeeded): there is nothing to decide about it\n'),
-    ],
-)
-def test_pods_that_need_no_explanation(ask, name, message):
-    ran = ask("pod", name)
-    assert (ran.code, ran.out, ran.err) == (2, "", message)
-
-
-def test_a_pod_of_an_unknown_scheduler(ask):
-    ran = ask("pod", "shop/theirs", "--exit-code")
-    assert ran.code == 3
-    assert ran.out.startswith(
-        'shop/theirs is pending: not scheduled here\n  no profile schedules it: its schedulerName is "volcano", '
-        "this configuration is for default-scheduler; --config FILE names one that has\n"
-    )
-
-
 def test_a_bare_name_is_in_the_namespace_of_the_context(run, server, tmp_path):
     config = server.json("config", "view", "--raw", "--minify")
     config["contexts"].append({"name": "shop", "context": {**config["contexts"][0]["context"], "namespace": "shop"}})
     path = write_kubeconfig(tmp_path / "config", config)
     ran = run("explain", "--kubeconfig", path, "--context", "shop", "pod", "huge")
     assert ran.out.startswith("shop/huge is pending")
-
-
-def test_a_pod_of_a_group_and_its_group(ask):
-    out = ask("pod", "lab/train-0").out
-    assert out.startswith("lab/train-0 waits for its pod group lab/train, which does not fit; alone it would go to b: ")
-    assert "\npod group lab/train does not fit: 1 of 3 pods fit together, 2 more pods are needed\n" in out
 
 
 def test_a_workload_with_the_events_of_its_running_pod(ask):

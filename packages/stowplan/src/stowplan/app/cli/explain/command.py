@@ -9,7 +9,7 @@ import click
 
 from stowplan.app.cli import cluster_options
 from stowplan.app.cli.data_output import output_option, write_data
-from stowplan.app.cli.shell_completion import complete_file, complete_namespace, complete_pod, complete_question
+from stowplan.app.cli.shell_completion import complete_namespace, complete_pod, complete_question, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
@@ -28,12 +28,7 @@ if TYPE_CHECKING:
     shell_complete=complete_question,
 )
 @cluster_options.cluster_options
-@click.option(
-    "--recording",
-    metavar="FILE",
-    shell_complete=complete_file,
-    help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).",
-)
+@file_option("--recording", help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).")
 @click.option(
     "--at", metavar="TIME", help="Ask about this moment, such as 2026-11-20T12:03 (UTC). Default: the recording's end."
 )
