@@ -40,7 +40,7 @@ def replicas_of(owner: OwnerReference, find: Callable[[type[Any], str], Any]) ->
         raise ScaleError(owner.kind)
     kind = _SCALED.get(owner.kind)
     found = None if kind is None else find(kind, owner.name)
-    return None if found is None else found.spec.replicas  # type: ignore[no-any-return]
+    return None if found is None else found.spec.replicas
 
 
 class BudgetPod(PlainStruct, frozen=True):
