@@ -42,19 +42,11 @@ from stowplan_cluster.reconcile.usage import (
     requests_of,
     running_containers,
 )
-from stowplan_cluster.reconcile.views import AnyObject
+from stowplan_cluster.reconcile.views import JOBS, REPLICA_SETS, WORKLOAD_KINDS, AnyObject
 
 API_VERSION = f"{METRICS_GROUP}/v1beta1"
 #: Owners of pods that have owners of their own.
-_MIDDLE = {"ReplicaSet": "replicasets.apps", "Job": "jobs.batch"}
-_STORAGES = {
-    **_MIDDLE,
-    "Deployment": "deployments.apps",
-    "StatefulSet": "statefulsets.apps",
-    "DaemonSet": "daemonsets.apps",
-    "ReplicationController": "replicationcontrollers",
-    "CronJob": "cronjobs.batch",
-}
+_MIDDLE = (REPLICA_SETS.kind, JOBS.kind)
 #: Memory is measured in whole Ki.
 _KI = 1024 * 1000
 
@@ -156,7 +148,8 @@ class ResourceMetrics:
     def _top(
         self, namespace: str, kind: str, name: str, uid: str, known: dict[str, _Workload | None]
     ) -> _Workload | None:
-        stored = self._store.get(_STORAGES.get(kind, ""), namespace, name)
+        about = WORKLOAD_KINDS.get(kind)
+        stored = None if about is None else self._store.get(about.storage, namespace, name)
         if stored is None or stored.uid != uid:
             return None
         metadata = decode_json(stored.data, AnyObject).metadata
@@ -167,7 +160,7 @@ class ResourceMetrics:
         for one in self._store.dependents(uid):
             if one.resource == PODS:
                 yield one
-            elif one.resource in _MIDDLE.values():
+            elif one.resource in (REPLICA_SETS.storage, JOBS.storage):
                 yield from self._pods_below(one.uid)
 
 

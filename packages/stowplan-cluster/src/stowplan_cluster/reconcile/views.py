@@ -7,6 +7,7 @@ Upstream: k8s.io/api/apps/v1, batch/v1, core/v1.
 
 # ruff: noqa: RUF012 - msgspec copies a `{}` default for each instance.
 
+from collections.abc import Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -218,3 +219,9 @@ STATEFUL_SETS = WorkloadKind("statefulsets.apps", "apps/v1", "StatefulSet", Stat
 DAEMON_SETS = WorkloadKind("daemonsets.apps", "apps/v1", "DaemonSet", DaemonSet)
 JOBS = WorkloadKind("jobs.batch", "batch/v1", "Job", Job)
 CRON_JOBS = WorkloadKind("cronjobs.batch", "batch/v1", "CronJob", CronJob)
+
+#: By kind.
+WORKLOAD_KINDS: Mapping[str, WorkloadKind[Any]] = {
+    one.kind: one
+    for one in (DEPLOYMENTS, REPLICA_SETS, REPLICATION_CONTROLLERS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)
+}

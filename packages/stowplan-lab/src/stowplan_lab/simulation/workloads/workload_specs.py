@@ -14,22 +14,9 @@ from stowplan.kube.api.merge_patches import merge_patched
 from stowplan_cluster.apiserver.manifest_checks import stored_form
 from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.jobs import check_completions
-from stowplan_cluster.reconcile.views import (
-    CRON_JOBS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    JOBS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    CronJob,
-    Job,
-    Workload,
-)
+from stowplan_cluster.reconcile.views import CRON_JOBS, JOBS, WORKLOAD_KINDS, CronJob, Job, Workload
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 
-_KINDS: dict[str, Any] = {
-    one.kind: one for one in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, DAEMON_SETS, JOBS, CRON_JOBS)
-}
 _LABELS = {"workload": "any"}
 
 #: Kinds that a scenario may patch, and the fields that it may change.
@@ -62,12 +49,12 @@ def typed_workload(manifest: Mapping[str, Any], where: str) -> Any:
 
     Raises ScenarioError.
     """
-    return convert(_stored(manifest, where), _KINDS[manifest["kind"]].struct)
+    return convert(_stored(manifest, where), WORKLOAD_KINDS[manifest["kind"]].struct)
 
 
 def _stored(manifest: Mapping[str, Any], where: str) -> Any:
     """The same with an API server's defaults."""
-    about = _KINDS[manifest["kind"]]
+    about = WORKLOAD_KINDS[manifest["kind"]]
     made = {"metadata": {"name": "any"}, "spec": deepcopy(dict(manifest.get("spec") or {}))}
     _check_types(made, about.struct, where)
     if about is CRON_JOBS:
@@ -109,5 +96,5 @@ def patched_fields(manifest: Mapping[str, Any], patch: Mapping[str, Any], where:
         check_completions(errors, stored["spec"], _stored(manifest, where)["spec"])
         if errors:
             raise ScenarioError(*(f"{where}: {error}" for error in errors))
-    spec = convert(stored, _KINDS[manifest["kind"]].struct).spec
+    spec = convert(stored, WORKLOAD_KINDS[manifest["kind"]].struct).spec
     return {names[name]: getattr(spec, names[name]) for name in patch}
