@@ -29,9 +29,8 @@ from stowplan.net.serving.delegation import (
     delegated,
     delegated_connection,
 )
-from stowplan.net.serving.listener import ServingSettings
 from stowplan.net.serving.requests.messages import text
-from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.secure_server import SecureServer, ServingSettings
 from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.front.front_settings import FrontSettings
 from stowplan_cluster.front.http_front import Front

@@ -10,7 +10,7 @@ from stowplan.net.client.client_errors import ClientConfigError
 from stowplan.net.client.credentials.kubeconfig import parse_kubeconfig, select
 from stowplan.scheduler.engine.dumped import DumpError, decode_dump
 from stowplan.scheduler.engine.input_log.recording import RecordingError, read_entries, read_header
-from stowplan_cluster.front.kubeconfig_file import is_ours
+from stowplan_cluster.front.credentials import is_ours
 
 
 def _recording(path):

@@ -15,9 +15,8 @@ from multidict import CIMultiDict, CIMultiDictProxy
 from stowplan.kube.api.api_errors import Forbidden, Unauthorized
 from stowplan.kube.api.users import ANONYMOUS_USER, UserInfo
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.serving.listener import ServingSettings
 from stowplan.net.serving.requests.messages import Request
-from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.secure_server import SecureServer, ServingSettings
 from stowplan.net.serving.tls.key_pairs import CertificateFiles
 from support.http.certificates import make_ca, make_server_certificate
 

@@ -16,8 +16,8 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.structs import PlainStruct
+from stowplan_cluster.apiserver.metadata import check_types, failed
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
-from stowplan_cluster.apiserver.preconditions import check_types, failed
 from stowplan_cluster.apiserver.resources import Resource
 
 if TYPE_CHECKING:

@@ -28,9 +28,16 @@ from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResou
 from stowplan_cluster.apiserver.defaults import apply_defaults
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion
 from stowplan_cluster.apiserver.listing import ListOptions, Page, list_page
-from stowplan_cluster.apiserver.metadata import Names, carry_over, check_name, prepare_metadata, set_namespace
+from stowplan_cluster.apiserver.metadata import (
+    Names,
+    carry_over,
+    check_name,
+    check_uid,
+    prepare_metadata,
+    set_namespace,
+    version_asked,
+)
 from stowplan_cluster.apiserver.objects import JsonObject, go_text, metadata_of, same, sorted_json
-from stowplan_cluster.apiserver.preconditions import check_uid, version_asked
 from stowplan_cluster.apiserver.resources import Catalogue, Resource
 from stowplan_cluster.apiserver.schema import conform, schema_of
 from stowplan_cluster.apiserver.schema.type_model import Struct

@@ -66,7 +66,7 @@ def open_cluster(options: ClusterOptions) -> Iterator[EmbeddedCluster]:
 def _check_replaceable(kubeconfig: Path, *, own: str = "") -> None:
     """Raise InputError if the file is not a kubeconfig of ours, or belongs to a cluster that is still running."""
     # Imported here, as HTTP libraries are slow to import and other commands do not need them.
-    from stowplan_cluster.front.kubeconfig_file import is_ours, running_server_url
+    from stowplan_cluster.front.credentials import is_ours, running_server_url
 
     if not kubeconfig.parent.is_dir():
         raise InputError(f"{kubeconfig}: {kubeconfig.parent} is not a directory")

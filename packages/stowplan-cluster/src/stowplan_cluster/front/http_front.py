@@ -25,11 +25,10 @@ from stowplan.net.serving.requests.protocol import HttpServer, Sleep
 from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.front.access import Access, Tokens
-from stowplan_cluster.front.certificates import Certificates, certificates_for
+from stowplan_cluster.front.credentials import Certificates, certificates_for, kubeconfig, write_kubeconfig
 from stowplan_cluster.front.front_metrics import Metrics
 from stowplan_cluster.front.front_settings import FrontSettings
 from stowplan_cluster.front.handler import Handler
-from stowplan_cluster.front.kubeconfig_file import kubeconfig, write_kubeconfig
 from stowplan_cluster.front.non_resource_paths import Pages
 from stowplan_cluster.front.responses import status_body
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from stowplan_cluster.front.kubeconfig_file import running_server_url
+from stowplan_cluster.front.credentials import running_server_url
 from support.api import manifests
 from support.http.http_errors import http_error
 from support.processes import cluster_commands as commands

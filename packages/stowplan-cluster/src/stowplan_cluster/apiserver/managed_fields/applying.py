@@ -22,7 +22,6 @@ from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.merge_patches import copy_of
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.managed_fields.conformance import complaints_text
-from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
 from stowplan_cluster.apiserver.managed_fields.field_sets import (
     BadElementError,
     FieldSet,
@@ -51,9 +50,11 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
 )
 from stowplan_cluster.apiserver.managed_fields.object_comparison import is_leaf, type_of_field
 from stowplan_cluster.apiserver.managed_fields.owned_fields import (
+    SERVERS_OWN,
     fields_of,
     reconciled,
     remove_items,
+    reset_fields,
     with_named_fields,
 )
 from stowplan_cluster.apiserver.managed_fields.updates import after_update, owned_changes, remaining_managers

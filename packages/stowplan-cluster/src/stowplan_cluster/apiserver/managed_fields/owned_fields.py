@@ -1,9 +1,12 @@
-"""The fields that a configuration sets, and removal of fields from an object.
+"""The fields that a configuration sets, removal of fields from an object, and fields that nobody owns.
 
 A configuration owns its leaves, list elements, map entries and empty values, but not the named fields that only lead to
-them.
+them. Fields that the server sets have no owner, nor those that an endpoint does not write: a write of the main resource
+never owns status, a write of status never owns spec.
 
-Upstream: sigs.k8s.io/structured-merge-diff/v6/typed (tofieldset.go, remove.go).
+Upstream: sigs.k8s.io/structured-merge-diff/v6/typed (tofieldset.go, remove.go),
+k8s.io/apimachinery/pkg/util/managedfields/internal/stripmeta.go, GetResetFields of the strategies in pkg/registry
+and of custom resources.
 """
 
 from __future__ import annotations
@@ -128,3 +131,39 @@ def reconciled(fields: FieldSet, type: Type) -> FieldSet:
         else:
             result[step] = {} if is_leaf(below) else reconciled(node, below)
     return result
+
+
+_OF_METADATA = (
+    "name",
+    "namespace",
+    "creationTimestamp",
+    "selfLink",
+    "uid",
+    "clusterName",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+)
+#: Never owned by any manager.
+SERVERS_OWN: FieldSet = {
+    "f:apiVersion": {},
+    "f:kind": {},
+    "f:metadata": {".": {}, **{f"f:{name}": {} for name in _OF_METADATA}},
+}
+
+#: Fields besides spec that a write of status does not own, by kind.
+_KEPT_BY_STATUS: dict[str, FieldSet] = {
+    "Deployment": {"f:metadata": {"f:labels": {}}},
+    "Pod": {"f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+    "PodGroup": {"f:metadata": {}},
+    "ResourceClaim": {"f:metadata": {}},
+    "VolumeAttachment": {"f:metadata": {}},
+}
+
+
+def reset_fields(type: Struct, subresource: str) -> FieldSet:
+    """The fields that writes to an endpoint do not own. A custom type must have the status subresource."""
+    kind = type.name.rpartition(".")[2]
+    if subresource == "status":
+        return {"f:spec": {}, **(_KEPT_BY_STATUS.get(kind, {}) if kind else {"f:metadata": {}})}
+    return {"f:status": {}} if isinstance(type.fields.get("status"), Struct) or not kind else {}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan_cluster.apiserver.managed_fields.endpoints import SERVERS_OWN, reset_fields
 from stowplan_cluster.apiserver.managed_fields.field_sets import (
     BadElementError,
     FieldSet,
@@ -31,7 +30,7 @@ from stowplan_cluster.apiserver.managed_fields.managers import (
     written,
 )
 from stowplan_cluster.apiserver.managed_fields.object_comparison import Changes, compare
-from stowplan_cluster.apiserver.managed_fields.owned_fields import reconciled
+from stowplan_cluster.apiserver.managed_fields.owned_fields import SERVERS_OWN, reconciled, reset_fields
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 from stowplan_cluster.apiserver.schema import conform
 from stowplan_cluster.apiserver.schema.type_model import Struct

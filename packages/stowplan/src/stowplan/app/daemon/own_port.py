@@ -31,9 +31,8 @@ from stowplan.net.serving.delegation import (
     DelegationError,
     delegated,
 )
-from stowplan.net.serving.listener import Listener, ServingSettings
 from stowplan.net.serving.requests.health import HealthChecks
-from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.secure_server import Listener, SecureServer, ServingSettings
 from stowplan.net.serving.serving_error import ServingError
 
 if TYPE_CHECKING:

@@ -43,7 +43,6 @@ from stowplan.net.serving.delegation import (
     delegated,
     delegated_connection,
 )
-from stowplan.net.serving.listener import Listener, ServingSettings
 from stowplan.net.serving.pages import (
     ProcessStatus,
     configz_page,
@@ -55,7 +54,7 @@ from stowplan.net.serving.pages import (
 from stowplan.net.serving.profiling.profile_pages import Profiling
 from stowplan.net.serving.requests.health import Check, HealthChecks
 from stowplan.net.serving.requests.messages import Page
-from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.secure_server import Listener, SecureServer, ServingSettings
 from stowplan.net.serving.tls.key_pairs import CertificateFiles
 from stowplan.net.serving.tls.tls_parameters import TlsOptions
 from stowplan.scheduler.inspection.resource_metrics import resource_page

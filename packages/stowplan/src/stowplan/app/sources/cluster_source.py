@@ -27,8 +27,7 @@ from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.arguments import cluster_features, near_names
-from stowplan.ask.what_if.group_relief import group_relief
-from stowplan.ask.what_if.relief import relief, together
+from stowplan.ask.what_if.relief import group_relief, relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import moment_text

@@ -15,9 +15,9 @@ from stowplan.ask.what_if.before_and_after import what_if
 from stowplan.ask.what_if.drain import drain
 from stowplan.ask.what_if.fit import fit
 from stowplan.ask.what_if.group_fit import fit_group
-from stowplan.ask.what_if.group_relief import group_relief
 from stowplan.ask.what_if.hypothetical_changes import AddNodes, Change, Label, Put, Reconfigure, Remove, Scale, Taint
 from stowplan.ask.what_if.hypothetical_nodes import NodeKind
+from stowplan.ask.what_if.relief import group_relief
 from stowplan.ask.what_if.survive import survive
 
 __all__ = [

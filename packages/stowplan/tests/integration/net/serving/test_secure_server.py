@@ -13,11 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from stowplan.kube.timing.times import REAL_TIMES, RealTimes
-from stowplan.net.serving.listener import Listener
 from stowplan.net.serving.pages import metrics_page
 from stowplan.net.serving.requests.health import HealthChecks
 from stowplan.net.serving.requests.messages import Response, text
-from stowplan.net.serving.secure_server import SecureServer
+from stowplan.net.serving.secure_server import Listener, SecureServer
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.net.serving.tls.transport import TlsTransport, address_text, host_of
 from stowplan.net.serving.user import AuthorizationFailed

@@ -13,7 +13,7 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import Duration
 from stowplan.kube.klog import ObjectRef, get_logger
-from stowplan.kube.klog.value_text import duration_text
+from stowplan.kube.klog.value_text import duration_text, go_quote
 from stowplan.scheduler.cluster.state import ClusterState
 
 LOG = get_logger("stowplan.drivers.live.scheduler")
@@ -185,3 +185,20 @@ def test_one_entry_is_one_line_or_an_indented_block(text):
     else:
         assert not rest
         assert re.fullmatch(r' key=".*" next=1', head, re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("text", "quoted"),
+    [
+        pytest.param("", '""', id="nothing"),
+        pytest.param("web-0 ü 世", '"web-0 ü 世"', id="printable"),
+        pytest.param('say "hi"', r'"say \"hi\""', id="quotes"),
+        pytest.param(r"C:\x", r'"C:\\x"', id="backslash"),
+        pytest.param("\a\b\f\n\r\t\v", r'"\a\b\f\n\r\t\v"', id="escapes of C"),
+        pytest.param("\0\x1b\x7f", r'"\x00\x1b\x7f"', id="control characters"),
+        pytest.param("\u00a0\u2028", r'"\u00a0\u2028"', id="spaces that are not the space"),
+        pytest.param("\U000e0001", r'"\U000e0001"', id="beyond the basic plane"),
+    ],
+)
+def test_as_go_quotes(text, quoted):
+    assert go_quote(text) == quoted

@@ -22,7 +22,7 @@ from stowplan.ask.explain.text.overview import STARTING, WITHOUT_NODE, Group, cr
 from stowplan.ask.explain.text.tables import Block, Line, plain, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.loading.workloads import belongs_to
-from stowplan.ask.what_if.group_relief import group_relief
+from stowplan.ask.what_if.relief import group_relief
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine

@@ -10,8 +10,8 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 
-from stowplan.net.serving.listener import Listener
 from stowplan.net.serving.requests.health import HealthChecks
+from stowplan.net.serving.secure_server import Listener
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.net.serving.tls.certificates import KeyPair
 from stowplan.net.serving.tls.key_pairs import CertificateFiles, generated_identity, read_identity

@@ -6,6 +6,7 @@ import pytest
 
 from stowplan.kube.klog import logger
 from stowplan.net.serving.requests.health import HealthChecks
+from support.observing.log_lines import logged
 from support.serving.secure_port import asked
 
 
@@ -102,3 +103,14 @@ def test_exceptions_in_checks_propagate():
 
     with pytest.raises(RuntimeError):
         HealthChecks("healthz", {"a": broken}).report()
+
+
+def test_health_checks_that_are_installed():
+    with logged() as found:
+        HealthChecks("readyz", {"leaderElection": lambda: None, "shutdown": lambda: None})
+        HealthChecks("livez", {})
+    assert found.of("health") == [
+        (5, 'Installing health checkers for (/readyz): "leaderElection","shutdown"', {}),
+        (5, "No default health checks specified. Installing the ping handler.", {}),
+        (5, 'Installing health checkers for (/livez): "ping"', {}),
+    ]

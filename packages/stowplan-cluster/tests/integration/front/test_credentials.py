@@ -14,8 +14,7 @@ import yaml
 from cryptography import x509
 
 from stowplan.net.serving.tls.certificates import write_private
-from stowplan_cluster.front.certificates import Certificates, certificates_for
-from stowplan_cluster.front.kubeconfig_file import is_ours, kubeconfig, write_kubeconfig
+from stowplan_cluster.front.credentials import Certificates, certificates_for, is_ours, kubeconfig, write_kubeconfig
 
 NOW = 1_800_000_000.0
 DAY = 86_400.0
@@ -155,5 +154,5 @@ def test_without_tls_the_kubeconfig_has_no_authority():
 
 
 def test_cryptography_is_imported_only_to_create_certificates():
-    code = "import sys, stowplan_cluster.front.certificates as c; assert 'cryptography' not in sys.modules"
+    code = "import sys, stowplan_cluster.front.credentials as c; assert 'cryptography' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
