@@ -32,6 +32,7 @@ from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates, Profile
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
@@ -225,6 +226,7 @@ class Engine:
             settings=self._queue_settings(config),
             observer=QueueWatcher(self.stories, reporter),
             emulated_version=self.features.emulated_version,
+            groups_together=self.features.emulated_version >= V1_37 and self.features.enabled("GenericWorkload"),
         )
 
     @property

@@ -28,6 +28,8 @@ class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
     pending_plugins: list[str]
     gating_plugin: str
     with_group: bool = False
+    #: Only if it is.
+    held: bool | msgspec.UnsetType = msgspec.UNSET
 
 
 class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,11 +52,12 @@ class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
 def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:
     fields = {name: getattr(queued, name) for name in DumpedQueuedPod.__struct_fields__}
     plugins = {name: sorted(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
-    return DumpedQueuedPod(**(fields | plugins | {"place": queued.place.value}))
+    held = True if queued.held else msgspec.UNSET
+    return DumpedQueuedPod(**(fields | plugins | {"place": queued.place.value, "held": held}))
 
 
 def restored_pod(dumped: DumpedQueuedPod, info: PodInfo) -> QueuedPod:
     fields = msgspec.structs.asdict(dumped)
     del fields["key"]
     plugins = {name: set(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
-    return QueuedPod(pod=info, **(fields | plugins | {"place": Place(dumped.place)}))
+    return QueuedPod(pod=info, **(fields | plugins | {"place": Place(dumped.place), "held": dumped.held is True}))

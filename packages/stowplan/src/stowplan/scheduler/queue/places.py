@@ -4,6 +4,9 @@ A pod is in one place at a time, and at most one waiting pod has a given `namesp
 enters the active queue, and before it enters backoff if pods are popped from there; a pod that it rejects is gated and
 stays unschedulable.
 
+Since 1.37 the pods of a group wait together: while PreEnqueue gates one of them, the others are *held*, which is to be
+gated by its plugin. They are asked again when the last gated one is not gated any more, or has left.
+
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
 requeuePodWithQueueingStrategy), docs/reference/behaviour.md, The queue.
 """
@@ -53,11 +56,13 @@ class Places:
         nominations: Nominations,
         metrics: QueueMetrics,
         observer: QueueObserver,
+        groups_together: bool,
         emulated_version: KubernetesVersion,
     ) -> None:
         events = pod_events(emulated_version)
         #: Causes with which the nomination in the pod's status is taken over.
-        self._new = (events.added.label, events.updated.label)
+        self._updated = events.updated.label
+        self._new = (events.added.label, self._updated)
         #: Whether gated pods keep their nomination, and are flushed like others.
         self._minds_gated = emulated_version >= V1_37
         self._pop_from_backoff = settings.pop_from_backoff
@@ -74,6 +79,10 @@ class Places:
         self._queued: dict[str, QueuedPod] = {}
         #: Pod group -> its waiting pods by `namespace/name`, while it has any.
         self._members: dict[str, dict[str, QueuedPod]] = {}
+        self.groups_together = groups_together
+        #: Pod group -> its pods that are gated, and not held; only if groups wait together.
+        self._gated: dict[str, dict[str, QueuedPod]] = {}
+        self._releasing = False
         self.arrivals = 0
         #: No unschedulable pod that `times_out` has an earlier timestamp.
         self.oldest = inf
@@ -89,13 +98,68 @@ class Places:
 
     def renew(self, queued: QueuedPod, info: PodInfo) -> None:
         """Take over another version of a waiting pod; a successor of its name may be in another group."""
+        before = queued.pod
         self._leave(queued)
         queued.pod = info
         self._enter(queued)
+        if before.pod.spec.scheduling_group != info.pod.spec.scheduling_group:
+            self.release(before, self._updated)
+            self.release(info, self._updated)
 
     @property
     def waiting(self) -> int:
         return len(self._queued)
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def add(self, queued: QueuedPod, cause: str) -> None:
+        """Add a new pod; it joins the backoff of its group."""
+        group = self._group(queued.pod)
+        others = self._members.get(group, {}).values() if group else ()
+        backing_off = next((o for o in others if o.place in (Place.BACKOFF, Place.ERROR_BACKOFF)), None)
+        if backing_off is None or any(other.place is Place.ACTIVE for other in others):
+            self.move_to_active(queued, cause)
+            return
+        self._nominations.add(queued.pod)
+        queued.timestamp, queued.with_group = backing_off.timestamp, backing_off.with_group
+        queued.unschedulable_count = backing_off.unschedulable_count
+        queued.consecutive_errors_count = backing_off.consecutive_errors_count
+        self.requeue(queued, Strategy.AFTER_BACKOFF, cause)
+
+    def release(self, member: PodInfo, cause: str, strategy: Strategy = Strategy.AFTER_BACKOFF) -> None:
+        """Requeue the held pods of this pod's group, unless one of its pods is still gated."""
+        group = self._group(member)
+        if not group or self._releasing or self._gated.get(group):
+            return
+        self._releasing = True
+        try:
+            for queued in self.of_group(group):
+                if queued.held:
+                    self.requeue(queued, strategy, cause)
+        finally:
+            self._releasing = False
+
+    def _hold_others(self, gated: QueuedPod, cause: str) -> None:
+        """Hold back the other pods of a group, one pod of which is gated."""
+        for other in self.of_group(group_key(gated.pod.pod)):
+            if other.gated or other is gated or not self._asks_at(other.place):
+                continue
+            if other.place is Place.UNSCHEDULABLE:
+                other.gating_plugin, other.held = gated.gating_plugin, True
+                self.unschedulable.put(other)
+            else:
+                self.take_out(other)
+                other.gating_plugin, other.held = gated.gating_plugin, True
+                self._move_to_unschedulable(other, cause)
+
+    def _asks_at(self, place: Place) -> bool:
+        """Whether PreEnqueue was asked about pods in this place."""
+        return self._pop_from_backoff or place not in (Place.BACKOFF, Place.ERROR_BACKOFF)
+
+    def _group(self, info: PodInfo) -> str:
+        """The group with which a pod waits; "" if it waits alone."""
+        together = self.groups_together and info.pod.spec.scheduling_group is not None
+        return group_key(info.pod) if together else ""
 
     # -- moves --------------------------------------------------------------------------------------------------------
 
@@ -160,6 +224,8 @@ class Places:
         self._metrics.entered("active", cause)
         if new and not self._minds_gated:
             self._nominations.add(queued.pod)
+        if self.groups_together:
+            self.release(queued.pod, cause, Strategy.IMMEDIATELY)
         return True
 
     def _move_to_backoff(self, queued: QueuedPod, cause: str) -> bool:
@@ -172,6 +238,8 @@ class Places:
         place = self.backoff.put(queued)
         self.settle(queued, place, cause)
         self._metrics.entered("backoff", cause)
+        if self.groups_together:
+            self.release(queued.pod, cause)
         return True
 
     def _move_to_unschedulable(self, queued: QueuedPod, cause: str) -> None:
@@ -189,6 +257,8 @@ class Places:
             self._metrics.entered("unschedulable", cause)
         if self.times_out(queued):
             self.oldest = min(self.oldest, queued.timestamp)
+        if self._gated and queued.gated and not queued.held and len(self._gated.get(self._group(queued.pod), ())) == 1:
+            self._hold_others(queued, cause)
 
     def times_out(self, queued: QueuedPod) -> bool:
         """Whether the pod is requeued without an event after a time.
@@ -204,13 +274,46 @@ class Places:
 
     def _is_gated(self, queued: QueuedPod) -> bool:
         """Run PreEnqueue, and record on the pod which plugin gates it."""
-        plugin = self._gate.gating_plugin(queued)
-        if plugin and plugin not in queued.unschedulable_plugins:
+        plugin = queued.gating_plugin = self._gate.gating_plugin(queued)
+        if plugin:
+            self._count_rejection(queued, plugin)
+        if self.groups_together and queued.pod.pod.spec.scheduling_group is not None:
+            return self._is_gated_with(group_key(queued.pod.pod), queued)
+        return bool(plugin)
+
+    def _count_rejection(self, queued: QueuedPod, plugin: str) -> None:
+        if plugin not in queued.unschedulable_plugins:
             if plugin not in queued.pending_plugins:
                 self.rejected_by[plugin, queued.profile] += 1
             queued.unschedulable_plugins.add(plugin)
-        queued.gating_plugin = plugin
-        return bool(plugin)
+
+    def _is_gated_with(self, group: str, queued: QueuedPod) -> bool:
+        """Whether the pod is gated, or else another pod of its group still is, so that it is held."""
+        queued.held = False
+        if self._queued.get(queued.pod.key) is queued:
+            self._count_gated(group, queued)
+        while not queued.gated and (gated := self._gated.get(group)):
+            other = next(iter(gated.values()))
+            if plugin := self._gate.gating_plugin(other):
+                self._count_rejection(other, plugin)
+                other.gating_plugin = queued.gating_plugin = plugin
+                queued.held = True
+            else:
+                # It is requeued with the last one.
+                other.held = True
+                self._count_gated(group, other)
+            self.unschedulable.put(other)
+        return queued.gated
+
+    def _count_gated(self, group: str, queued: QueuedPod) -> None:
+        """Keep a waiting pod among the gated ones of its group, if it is gated, and not held."""
+        gated = self._gated.setdefault(group, {})
+        if queued.gated and not queued.held:
+            gated[queued.pod.key] = queued
+        else:
+            gated.pop(queued.pod.key, None)
+        if not gated:
+            del self._gated[group]
 
     # -- in and out ---------------------------------------------------------------------------------------------------
 
@@ -281,6 +384,8 @@ class Places:
         self._queued[queued.pod.key] = queued
         if queued.pod.pod.spec.scheduling_group is not None:
             self._members.setdefault(group_key(queued.pod.pod), {})[queued.pod.key] = queued
+            if self.groups_together:
+                self._count_gated(group_key(queued.pod.pod), queued)
 
     def _leave(self, queued: QueuedPod) -> None:
         del self._queued[queued.pod.key]
@@ -291,6 +396,10 @@ class Places:
         del members[queued.pod.key]
         if not members:
             del self._members[group]
+        if self.groups_together and (gated := self._gated.get(group)):
+            gated.pop(queued.pod.key, None)
+            if not gated:
+                del self._gated[group]
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 
@@ -355,9 +464,21 @@ class Places:
         found = {key: queued for members in self._members.values() for key, queued in members.items()}
         if grouped.keys() != found.keys() or any(found[key] is not queued for key, queued in grouped.items()):
             yield f"waiting pods of groups are {sorted(grouped)}, and {sorted(found)} are found by group"
+        yield from self._problems_of_gated()
         for group, members in self._members.items():
             if not members or any(group_key(queued.pod.pod) != group for queued in members.values()):
                 yield f"pod group {group}: none of its pods waits, or pods of another group do"
+
+    def _problems_of_gated(self) -> Iterator[str]:
+        if not self.groups_together:
+            return
+        for group, members in self._members.items():
+            gated = {key for key, queued in members.items() if queued.gated and not queued.held}
+            if gated != set(self._gated.get(group, ())):
+                yield f"pod group {group}: {sorted(gated)} are gated, {sorted(self._gated.get(group, ()))} are known"
+            for key, queued in members.items():
+                if bool(gated) != queued.gated and (queued.held or gated) and self._asks_at(queued.place):
+                    yield f"pod {key}: {'held' if queued.held else 'not held'}, and {len(gated)} of its group are gated"
 
 
 # -- PreEnqueue and nominations ---------------------------------------------------------------------------------------

@@ -50,6 +50,8 @@ class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
     pending_plugins: set[str] = msgspec.field(default_factory=set)
     #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""
+    #: Whether it is gated only because another pod of its group is; since 1.37.
+    held: bool = False
     #: Whether it was last tried with its group, and waits its backoff out: see `waits_out`.
     with_group: bool = False
     place: Place = Place.GONE

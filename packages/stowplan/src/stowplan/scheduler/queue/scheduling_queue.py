@@ -85,7 +85,9 @@ class SchedulingQueue:
         settings: QueueSettings = DEFAULT_SETTINGS,
         observer: QueueObserver | None = None,
         emulated_version: KubernetesVersion = DEFAULT_VERSION,
+        groups_together: bool = False,
     ) -> None:
+        """`groups_together`: whether the pods of a group are gated together, and new ones join its backoff."""
         self._version = emulated_version
         events = pod_events(emulated_version)
         self._pod_added, self._pod_updated = events.added.label, events.updated.label
@@ -109,6 +111,7 @@ class SchedulingQueue:
             metrics=metrics,
             observer=observer,
             emulated_version=emulated_version,
+            groups_together=groups_together,
         )
         #: When to check next for pods that were unschedulable for too long.
         self._next_leftovers = now()
@@ -127,7 +130,11 @@ class SchedulingQueue:
 
     def add(self, info: PodInfo) -> None:
         """Add a new pending pod."""
-        self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), self._pod_added)
+        queued = QueuedPod(pod=info, timestamp=self._now())
+        if self._places.groups_together:
+            self._places.add(queued, self._pod_added)
+        else:
+            self._places.move_to_active(queued, self._pod_added)
 
     def update(self, old: Pod, info: PodInfo) -> None:
         """Take over the new version of a pending pod."""
@@ -166,6 +173,8 @@ class SchedulingQueue:
             self._places.count_rejectors(queued, -1)
         self._places.take_out(queued)
         self._places.settle(queued, Place.GONE, REMOVED)
+        if self._places.groups_together:
+            self._places.release(info, self._pod_added)
 
     def nominate(self, info: PodInfo, node_name: str | None) -> None:
         """Nominate a pending pod to a node; "" removes its nomination, None means the node that its status names."""

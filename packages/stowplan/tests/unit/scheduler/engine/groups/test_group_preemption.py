@@ -362,6 +362,13 @@ def test_victims_are_those_of_the_plain_rule(options, world):
     assert found.waiting == (expected is not None)
 
 
+@pytest.mark.parametrize(
+    ("version", "gates", "modes"),
+    [
+        ("1.36", GATES, {"Pod": "Pod", "PodGroup": "PodGroup"}),
+        ("1.37", {"GenericWorkload": True}, {"Pod": {"single": {}}, "PodGroup": {"all": {}}}),
+    ],
+)
 @settings(max_examples=times(30), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
@@ -374,11 +381,11 @@ def test_victims_are_those_of_the_plain_rule(options, world):
     order=st.randoms(use_true_random=False),
     grace=st.sampled_from((0.0, 7.0)),
 )
-def test_gangs_that_preempt_each_other_settle(sizes, gangs, alone, order, grace):
+def test_gangs_that_preempt_each_other_settle(version, gates, modes, sizes, gangs, alone, order, grace):
     """(pods, CPUs of each, priority, mode). No gang runs in part, none waits that could have room, and all have a
     message."""
     nodes = [node(f"n{i}", cpu) for i, cpu in enumerate(sizes)]
-    groups = [a_group(f"g{g}", gang=n, priority=rank, mode=mode) for g, (n, _, rank, mode) in enumerate(gangs)]
+    groups = [a_group(f"g{g}", gang=n, priority=rank, mode=modes[mode]) for g, (n, _, rank, mode) in enumerate(gangs)]
     pods = [
         member(f"g{g}-{i}", f"g{g}", str(cpu), priority=rank)
         for g, (n, cpu, rank, _) in enumerate(gangs)
@@ -386,7 +393,8 @@ def test_gangs_that_preempt_each_other_settle(sizes, gangs, alone, order, grace)
     ]
     pods += [low(f"alone{i}", priority=0) for i in range(alone)]
     order.shuffle(pods)
-    with check_exact_undo(), cluster_of(*nodes, *groups, latency=Latency(deletions=lambda pod: grace)) as cluster:
+    options = {"gates": gates, "emulated_version": version, "latency": Latency(deletions=lambda pod: grace)}
+    with check_exact_undo(), cluster_of(*nodes, *groups, **options) as cluster:
         for pod in pods:
             cluster.create(pod)
         # Time for backoffs, victims' termination, and what follows.
