@@ -8,9 +8,10 @@ predicted: pods that are still unschedulable when the nodes are there are consid
 A node is removed after it had no pods for a time, except for those that belong to it. One with pods is a candidate
 while its share of cpu and memory is low. After that time, if its pods would fit elsewhere by the scheduler's filters,
 it is drained, subject to budgets, and removed; one at a time, and none for as long after a node was added. Nodes with a
-pod that nobody would recreate, or that is marked as not safe to evict, stay; so do those that are a group's minimum.
+pod that nobody would recreate, that is marked as not safe to evict, or that no budget allows to evict now, stay; so do
+those that are a group's minimum.
 
-Left out: pods of kube-system and those with local storage, which keep their nodes there.
+Left out: pods of kube-system and those with local storage, which keep their nodes there; a drain is not given up.
 
 Upstream: kubernetes/autoscaler, cluster-autoscaler/core (scaleup, scaledown), FAQ.md.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -24,11 +25,12 @@ def test_nodes_come_for_pods_that_do_not_fit_and_go_when_they_are_not_needed(tmp
     assert agree_on_groups(groups, workloads, [(27, "web", 14), (257, "web", 5)], tmp_path) == (4, 2)
 
 
-def test_budgets_hold_a_drain_back(tmp_path):
+@pytest.mark.parametrize(("protection", "left"), [({"maxUnavailable": 1}, 1), ({"minAvailable": 3}, 2)])
+def test_budgets_are_respected(tmp_path, protection, left):
     groups = {"small": Group(4, most=5, least=1)}
-    workloads = {"web": replica_set("web", 8, 2)}
-    guard = [budget("web", {"minAvailable": 3})]
-    assert agree_on_groups(groups, workloads, [(257, "web", 3)], tmp_path, budgets=guard) == (4, 2)
+    workloads = {"web": replica_set("web", 9, 1)}
+    guard = [budget("web", protection)]
+    assert agree_on_groups(groups, workloads, [(257, "web", 3)], tmp_path, budgets=guard) == (3, left)
 
 
 @settings(

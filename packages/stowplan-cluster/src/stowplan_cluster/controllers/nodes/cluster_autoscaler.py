@@ -1,9 +1,9 @@
 """Carry out what `reconcile.cluster_autoscaler` decides: order nodes of groups, drain and remove them.
 
 It looks every ten seconds while pods wait that the scheduler has rejected, and for nodes that are not needed after pods
-or nodes have come or gone. A node is created some time after it was ordered. A node that is to go gets a taint, its
-pods are evicted as budgets allow, then it is deleted. Since when nodes are not needed, and which are ordered, is kept
-in memory: after a restart that begins again.
+or nodes have come or gone, or a budget has changed. A node is created some time after it was ordered. A node that is to
+go gets a taint, its pods are evicted as budgets allow, then it is deleted. Since when nodes are not needed, and which
+are ordered, is kept in memory: after a restart that begins again.
 
 Upstream: kubernetes/autoscaler, cluster-autoscaler (core, simulator, utils/taints).
 """
@@ -14,14 +14,14 @@ from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-from stowplan.kube.api.api_errors import TooManyRequests
+from stowplan.kube.api.api_errors import InternalError, TooManyRequests
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, belongs_to_node, eviction_outcome
 from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.types import Node
 from stowplan_cluster.apiserver.deletion import DeleteOptions
-from stowplan_cluster.apiserver.eviction import evict
+from stowplan_cluster.apiserver.eviction import BUDGETS, evict
 from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -81,7 +81,7 @@ class _Everything(NamedTuple):
 class ClusterAutoscaler:
     def __init__(self, registry: Registry, groups: Sequence[ScaledGroup]) -> None:
         self.name = "cluster-autoscaler"
-        self.watches = (NODES, PODS)
+        self.watches = (NODES, PODS, BUDGETS)
         #: Nothing happens before it is set.
         self.trials: Trials | None = None
         self._registry = registry
@@ -106,10 +106,14 @@ class ClusterAutoscaler:
     # -- changes ------------------------------------------------------------------------------------------------------
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
-        relevant = self._follow_node(event) if event.stored.resource == NODES else self._follow_pod(event)
-        return (_Everything(),) if relevant else ()
+        if event.stored.resource == PODS:
+            return (_Everything(),) if self._follow_pod(event) else ()
+        if event.stored.resource == NODES:
+            self._follow_node(event)
+        self._consider_low()
+        return (_Everything(),)
 
-    def _follow_node(self, event: Event) -> bool:
+    def _follow_node(self, event: Event) -> None:
         name, group = event.stored.name, event.stored.labels.get(GROUP, "")
         if event.type == "DELETED":
             self._nodes.get(self._group_of.pop(name, ""), {}).pop(name, None)
@@ -118,8 +122,6 @@ class ClusterAutoscaler:
             self._group_of[name] = group
             self._nodes[group][name] = None
             self._idle.begin(name, self._client.now)
-        self._consider_low()
-        return True
 
     def _follow_pod(self, event: Event) -> bool:
         stored = event.stored
@@ -268,7 +270,9 @@ class ClusterAutoscaler:
 
         def can_go(node: str) -> bool:
             pods = list(self._movable(node))
-            return not any(map(keeps_its_node, pods)) and trials.fit_elsewhere(node, pods)
+            if any(keeps_its_node(pod) or not self._may_evict(pod) for pod in pods):
+                return False
+            return trials.fit_elsewhere(node, pods)
 
         going, again = self._scale_down.look(low, self._client.now, can_go)
         if going:
@@ -300,16 +304,24 @@ class ClusterAutoscaler:
         self._remove(name)
         self._consider_low()
 
+    def _may_evict(self, pod: Pod) -> bool:
+        """Whether budgets allow it now."""
+        metadata = pod.metadata
+        return self._try_to_evict(metadata.namespace, metadata.name, DeleteOptions(dry_run=True))
+
     def _evict(self, key: Key) -> None:
         stored = self._client.find(PODS, key)
         if stored is None or self._is_leaving(key):
             return
-        name = {"metadata": {"name": key.name}}
+        if self._try_to_evict(key.namespace, key.name, DeleteOptions(uid=key.uid)):
+            self._record(stored, "ScaleDown", "deleting pod for node scale down")
+
+    def _try_to_evict(self, namespace: str, name: str, options: DeleteOptions) -> bool:
         try:
-            evict(self._registry, key.namespace, key.name, name, DeleteOptions(uid=key.uid))
-        except TooManyRequests:
-            return
-        self._record(stored, "ScaleDown", "deleting pod for node scale down")
+            evict(self._registry, namespace, name, {"metadata": {"name": name}}, options)
+        except (TooManyRequests, InternalError):
+            return False
+        return True
 
     def _is_leaving(self, key: Key) -> bool:
         stored = self._client.find(PODS, key)

@@ -2,7 +2,7 @@
 
 In every `autoscalerInterval` in which a pod was rejected it considers the unschedulable pods; what it decides is in
 `stowplan_cluster/reconcile/cluster_autoscaler.py`. Candidates for removal are only reconsidered after a pod or node was
-added or removed.
+added or removed, or a budget changed.
 
 Upstream: kubernetes/autoscaler, cluster-autoscaler/FAQ.md.
 """
@@ -19,7 +19,7 @@ from stowplan.ask.what_if.node_trials import NodeTrials
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.types import Node
+from stowplan.kube.api.types import Node, PodDisruptionBudget
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine
 from stowplan_cluster.reconcile.cluster_autoscaler import (
@@ -101,17 +101,19 @@ class LowNodes:
     def _is_candidate(self, node: str) -> bool:
         return not self._fleet.nodes[node].spec.unschedulable and bool(self._movable(node))
 
-    def _movable(self, node: str) -> list[Pod]:
+    def _movable(self, node: str) -> list[Entry]:
         """Pods that would have to move."""
         return [
-            entry.pod
+            entry
             for entry in self._context.entries_on(node)
             if not entry.why and eviction_outcome(entry.pod) is not EvictionOutcome.BELONGS_TO_NODE
         ]
 
     def _can_go(self, node: str) -> bool:
-        pods = self._movable(node)
-        return not any(map(keeps_its_node, pods)) and self._trials.fit_elsewhere(node, pods)
+        entries = self._movable(node)
+        if any(keeps_its_node(entry.pod) or not self._drains.may_evict(entry) for entry in entries):
+            return False
+        return self._trials.fit_elsewhere(node, [entry.pod for entry in entries])
 
     def _emptied(self, node: str) -> None:
         self._state.emptying = ""
@@ -215,6 +217,8 @@ class Autoscaler:
         kind = type(new if old is None else old)
         if kind is Node:
             self._node_changed(old, new)
+            self._low.consider()
+        elif kind is PodDisruptionBudget:
             self._low.consider()
         elif kind is Pod:
             was = "" if old is None else old.spec.node_name

@@ -15,6 +15,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.nodes import CHECK_AGAIN, EVICT_AGAIN
 from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
 
@@ -33,6 +34,10 @@ class Drains:
         self._fleet = fleet
         self._budgets = budgets
 
+    def may_evict(self, entry: Entry) -> bool:
+        """Whether budgets allow it now."""
+        return self._budgets.allows(entry)
+
     def begin(self, node: str, why: str, then: Callable[[], object], *, asks_budgets: bool = True) -> None:
         """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone."""
         self._fleet.cordon(node)
@@ -48,7 +53,7 @@ class Drains:
             if eviction_outcome(entry.pod) is not EvictionOutcome.BELONGS_TO_NODE
         ]
         for entry in left:
-            if not entry.why and (not drain.asks_budgets or self._budgets.allows(entry)):
+            if not entry.why and (not drain.asks_budgets or self.may_evict(entry)):
                 self._context.delete(entry, drain.why)
         if left:
             # Pods that are terminating are gone soon.
