@@ -14,7 +14,7 @@ BIN := $(VENV)/bin
 USABLE := $(VENV)/.usable
 STAMP := $(VENV)/.installed
 SOURCES := packages tests website conftest.py $(wildcard benchmarks examples)
-DISTRIBUTIONS := packages/stowplan packages/stowplan-cluster packages/stowplan-lab
+DISTRIBUTIONS := packages/stowplan packages/stowplan-cluster packages/stowplan-lab packages/stowplan-scheduler-plugins
 # What `make test` runs; everything relies on kubectl's reading and writing.
 QUICK ?= $(addsuffix /tests/unit,$(DISTRIBUTIONS)) tests/golden tests/integration/test_kubectl_reading.py
 

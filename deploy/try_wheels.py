@@ -20,6 +20,10 @@ TRIED = {
         ["stowplan simulate --schema", "stowplan compare --help", "stowplan tune --help"],
         "import stowplan_lab",
     ),
+    "stowplan_scheduler_plugins": (
+        ["stowplan config explain PeaksArgs"],
+        "from stowplan.scheduler.framework.runtime.registry import installed_plugins; assert installed_plugins()",
+    ),
 }
 
 

@@ -26,6 +26,7 @@ PAGES = {
     "use/examples.md": "examples/README.md",
     "use/notebook.md": "docs/use/notebook.ipynb",
     "run/deploy.md": "deploy/README.md",
+    "extend/scheduler-plugins.md": "packages/stowplan-scheduler-plugins/README.md",
     "project/benchmarks.md": "benchmarks/README.md",
     "project/contributing.md": "CONTRIBUTING.md",
     "project/security.md": "SECURITY.md",

@@ -59,7 +59,8 @@ def test_every_public_name_is_on_the_page():
 
 
 def test_every_name_for_plugins_is_on_their_page():
-    names = [("stowplan.plugins", name) for name in import_module("stowplan.plugins").__all__]
+    packages = ["stowplan.plugins", "stowplan.plugins.arguments", "stowplan.plugins.objects"]
+    names = [(package, name) for package in packages for name in import_module(package).__all__]
     assert sorted(names) == sorted(on_page("plugins-api.md"))
 
 

@@ -139,11 +139,11 @@ def pods(node, terminating, nominated):
         pytest.param({"a": (1, 1), "b": (2, 2), "c": (0, 0)}, {"a": 0, "b": 0, "c": 0}, id="all equal"),
     ],
 )
-def test_pod_state(states, points):
+def test_leaving_pods(states, points):
     """The scores of the Go plugin: (terminating - nominated), scaled to 0…100 with integer division."""
     objects = [obj for name, state in states.items() for obj in (a_node(name).obj(), *pods(name, *state))]
-    verdict = cluster_with("pod_state", *objects).explain(a_pod("new").obj())
-    assert {node: scores.get("PodState", 0) for node, scores in verdict.to_dict()["scores"].items()} == points
+    verdict = cluster_with("leaving_pods", *objects).explain(a_pod("new").obj())
+    assert {node: scores.get("LeavingPods", 0) for node, scores in verdict.to_dict()["scores"].items()} == points
 
 
 def gang_pod(name, size):

@@ -17,10 +17,12 @@ Events             EnqueueExtensions, ClusterEventWithHint, on, queue_if, Hint
 Requests           Bind, Create, Update, Patch, Delete, Read and Wait, for generators in PreBind, Bind and PostBind
 Reuse of results   Reads, CountsPods, BatchState, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects; see
                    docs/extend/declarations.md
+Arguments, objects `stowplan.plugins.arguments`: arguments as Kubernetes declares them; `stowplan.plugins.objects`
 Explanations       Explanation, Remedy, Change, Dial
 """
 
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, Participant
@@ -147,6 +149,8 @@ __all__ = [
     "Handle",
     "Hint",
     "Inspection",
+    "Ints",
+    "Mask",
     "NodeFilterPlugin",
     "NodeInfo",
     "NodePodExtensions",

@@ -15,8 +15,9 @@ import msgspec
 
 from stowplan.ask.loading.manifest_checks import unknown_fields
 from stowplan.ask.loading.workloads import workload_of
-from stowplan.kube.api.decode import DecodeError, UnknownKindError, decode_object, validate_object
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.custom_objects import CustomObject, guessed_plural
+from stowplan.kube.api.decode import DecodeError, UnknownKindError, convert, decode_object, validate_object
+from stowplan.kube.api.meta import ApiStruct, controller_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.features import GateError, known_gates, with_chosen
@@ -99,10 +100,28 @@ def list_order(obj: Any) -> tuple[str, str]:
     return ("", "") if obj is None else (obj.metadata.namespace, obj.metadata.name)
 
 
-def decoded(obj: Mapping[str, Any] | msgspec.Struct) -> Any:
+#: (apiVersion, plural) -> type of a custom resource.
+CustomTypes = Mapping[tuple[str, str], type[CustomObject]]
+
+
+def custom_types(kinds: Iterable[type[ApiStruct]]) -> CustomTypes:
+    """Those of the kinds that are custom resources."""
+    custom = [kind for kind in kinds if issubclass(kind, CustomObject)]
+    return {(f"{kind.group}/{kind.version}", kind.plural): kind for kind in custom}
+
+
+_NO_TYPES: CustomTypes = {}
+
+
+def decoded(obj: Mapping[str, Any] | msgspec.Struct, custom: CustomTypes = _NO_TYPES) -> Any:
+    """The object, or None if its kind is neither known nor among the custom ones."""
     if isinstance(obj, msgspec.Struct):
         return obj
     try:
+        custom_type = custom.get((str(obj.get("apiVersion")), guessed_plural(str(obj.get("kind")))))
+        if custom_type is not None:
+            # The caller's dict stays as it is.
+            return convert(msgspec.json.decode(msgspec.json.encode(obj)), custom_type)
         found = decode_object(obj)
         validate_object(found)
     except UnknownKindError:
@@ -132,6 +151,7 @@ class ClusterOptions(TypedDict, total=False):
     feature_gates: Mapping[str, bool] | None
     emulated_version: str | None
     plugin_timeout: float
+    now: float
 
 
 def checked_plugins(plugins: object) -> tuple[type[Plugin], ...]:

@@ -23,6 +23,7 @@ from stowplan.ask.offline.arguments import (
     checked_gates,
     checked_plugins,
     configuration_of,
+    custom_types,
     decoded,
     described,
     features_of,
@@ -56,6 +57,7 @@ from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.context import EngineSettings, RandomSource
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
+from stowplan.scheduler.engine.inputs import WallClock
 from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
@@ -69,6 +71,10 @@ from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 
 if TYPE_CHECKING:
     from stowplan.ask.loading.live_cluster import LiveCluster
+
+
+def _unreported(problem: str) -> None:
+    """For registrations of unknown kinds, which a live scheduler reports."""
 
 
 class Cluster:
@@ -94,6 +100,7 @@ class Cluster:
         feature_gates: Mapping[str, bool] | None = None,
         emulated_version: str | None = None,
         plugin_timeout: float = PLUGIN_TIMEOUT,
+        now: float = 0.0,
     ) -> None:
         """Create a cluster of `objects`, with a scheduler for the given configuration and plugins.
 
@@ -107,6 +114,7 @@ class Cluster:
         * `emulated_version`: the version of kube-scheduler to decide as, such as "1.36"; None: the default.
         * `random`: chooses among nodes with equal scores; None: the first one is taken.
         * `reuse`: whether equal pods share results; the decisions are the same without.
+        * `now`: what the clock shows that plugins read, in seconds since the epoch. It stands still.
         * `plugin_timeout`: seconds after which a plugin call is interrupted; 0: never.
 
         Objects are decoded, but not validated as by an API server; `from_files` validates manifests. As with files,
@@ -127,6 +135,7 @@ class Cluster:
             feature_gates=feature_gates,
             emulated_version=emulated_version,
             plugin_timeout=plugin_timeout,
+            now=now,
         )
         # A caller may pass installed plugins, too; each is registered once.
         known = dict.fromkeys((*installed_plugins(), *self.plugins))
@@ -160,12 +169,14 @@ class Cluster:
         self._scheduling = Scheduling(
             self.engine, attempts=attempts, agenda=agenda, names=self._names, guard=guard, ask=self._ask
         )
+        self.engine.step(WallClock(now), 0.0)
         self._attempts = attempts
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
+        self._custom = custom_types(watched.kind for watched in self.kinds_read(report=_unreported))
         given = list(flattened(objects))
         warn_of_workloads(given, stacklevel=2)
-        for obj in sorted(map(decoded, given), key=list_order):
+        for obj in sorted((decoded(obj, self._custom) for obj in given), key=list_order):
             self.add(obj)
         # Volumes without a phase become available; claims stay as they are.
         self.bind_claims([])
@@ -291,7 +302,7 @@ class Cluster:
             >>> cluster.pending()
             ['ml/notebook', 'shop/web-9']
         """
-        found = None if obj is None else decoded(obj)
+        found = None if obj is None else decoded(obj, self._custom)
         if isinstance(obj, Mapping) and found is not None:
             # Extenders get objects with all fields.
             self.documents.keep(found, msgspec.json.encode(obj))
@@ -310,7 +321,7 @@ class Cluster:
             >>> cluster
             <Cluster: 8 nodes with 29 pods, 1 pending>
         """
-        found = decoded(obj)
+        found = decoded(obj, self._custom)
         if isinstance(found, t.Node):
             self.state.remove_node(found.metadata.name)
         elif isinstance(found, t.Pod):
@@ -432,7 +443,7 @@ class Cluster:
             >>> cluster.hints(None, a_node("big").allocatable(cpu="64").obj(), "ml/notebook")["events"]
             ['NodeAdd']
         """
-        before, after = (None if obj is None else decoded(obj) for obj in (old, new))
+        before, after = (None if obj is None else decoded(obj, self._custom) for obj in (old, new))
         with self.transaction():
             # Apply the change, as in a live scheduler: hints look other objects up.
             if isinstance(after, STORED):

@@ -42,6 +42,14 @@ def custom_resource(resource: str, *, namespaced: bool = True) -> type[CustomObj
     return _type_of(resource, namespaced)
 
 
+def guessed_plural(kind: str) -> str:
+    """The plural of a kind by the rule that most definitions follow, as objects in files do not name theirs."""
+    lower = kind.lower()
+    if lower.endswith("s"):
+        return f"{lower}es"
+    return f"{lower[:-1]}ies" if lower.endswith("y") else f"{lower}s"
+
+
 @cache
 def _type_of(resource: str, namespaced: bool) -> type[CustomObject]:
     plural, _, rest = resource.partition(".")

@@ -39,6 +39,13 @@ class StringMap:
 
 
 @dataclass(frozen=True, slots=True)
+class Map:
+    """Values of one type by name."""
+
+    item: "Type"
+
+
+@dataclass(frozen=True, slots=True)
 class Pointer:
     item: "Type"
 
@@ -69,7 +76,7 @@ class Struct:
     fields: Mapping[str, Field] = field(default_factory=dict)
 
 
-Type = Scalar | Raw | StringMap | Pointer | Slice | Struct
+Type = Scalar | Raw | StringMap | Map | Pointer | Slice | Struct
 
 
 def go_type(type_: Type) -> str:
@@ -81,6 +88,8 @@ def go_type(type_: Type) -> str:
             return f"[]{go_type(item)}"
         case Pointer(item=item):
             return go_type(item)
+        case Map(item=item):
+            return f"map[string]{go_type(item)}"
         case Scalar(go=go) | StringMap(go=go):
             return go
         case Raw():
@@ -90,10 +99,13 @@ def go_type(type_: Type) -> str:
 INT32 = Scalar("int32", "int32")
 INT64 = Scalar("int64", "int64")
 FLOAT32 = Scalar("float32", "float32")
+FLOAT64 = Scalar("float64", "float64")
 BOOL = Scalar("bool", "bool")
 STRING = Scalar("string", "string")
 BYTES = Scalar("bytes", "[]uint8")
 DURATION = Scalar("duration", "v1.Duration")
+#: Kept as text; numbers become text.
+QUANTITY = Scalar("quantity", "resource.Quantity")
 
 
 def named_string(go: str) -> Scalar:

@@ -13,9 +13,10 @@ from typing import Any
 
 import msgspec
 
+from stowplan.kube.api.quantity import read_quantity
 from stowplan.kube.config.args_classes import settable_fields
 from stowplan.kube.config.declaration import Args
-from stowplan.kube.config.schema import API_VERSION, Pointer, Raw, Scalar, Slice, StringMap, Struct, Type
+from stowplan.kube.config.schema import API_VERSION, Map, Pointer, Raw, Scalar, Slice, StringMap, Struct, Type
 
 
 def encode_object(schema: Struct, value: msgspec.Struct) -> dict[str, Any]:
@@ -31,6 +32,8 @@ def _encode(schema: Type, value: Any) -> Any:
             return [_encode(item, element) for element in value]
         case Struct():
             return _struct(schema, value)
+        case Map(item=item):
+            return {key: _encode(item, element) for key, element in value.items()}
         case StringMap():
             return dict(value)
         case Raw():
@@ -119,4 +122,6 @@ def _encode_scalar(kind: str, value: Any) -> Any:
         return str(value)
     if kind == "bytes":
         return base64.b64encode(value).decode()
-    return int(value) if kind == "float32" and value == int(value) else value
+    if kind == "quantity":
+        return str(read_quantity(value))
+    return int(value) if kind in ("float32", "float64") and value == int(value) else value

@@ -17,12 +17,14 @@ from typing import Any
 
 from stowplan.kube.api.durations import parse_duration
 from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.quantity import QuantityError, parse_quantity
 from stowplan.kube.config.config_documents import members_of
 from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.schema import (
     BOOL,
     DURATION,
     STRING,
+    Map,
     Pointer,
     Raw,
     Scalar,
@@ -94,7 +96,9 @@ def _value(walk: _Walk, type_: Type, value: Any, at: _At) -> Any:
         case Slice() if isinstance(value, list):
             return _elements(walk, type_, value, at)
         case StringMap() if isinstance(value, dict):
-            return _string_map(walk, value, at)
+            return _map(walk, STRING, value, at)
+        case Map(item=item) if isinstance(value, dict):
+            return _map(walk, item, value, at)
         case Scalar():
             return _scalar(walk, type_, value, at)
         case _:
@@ -123,16 +127,19 @@ def _elements(walk: _Walk, slice_: Slice, value: list[Any], at: _At) -> list[Any
     return [_zero(slice_.item) if element is None else element for element in elements]
 
 
-def _zero(type_: Type) -> dict[str, Any] | str:
-    return {} if isinstance(type_, Struct) else ""
+def _zero(type_: Type) -> Any:
+    if isinstance(type_, Struct):
+        return {}
+    return 0 if isinstance(type_, Scalar) and type_.kind in ("float32", "float64", "int32", "int64") else ""
 
 
-def _string_map(walk: _Walk, value: dict[str, Any], at: _At) -> dict[str, str]:
-    decoded: dict[str, str] = {}
+def _map(walk: _Walk, item: Type, value: dict[str, Any], at: _At) -> dict[str, Any]:
+    decoded: dict[str, Any] = {}
     for key, element in members_of(value):
         if key in decoded:
             walk.strict[f"duplicate field {go_quote(at.member(key))}"] = None
-        decoded[key] = _value(walk, STRING, element, at) or ""
+        found = _value(walk, item, element, at)
+        decoded[key] = _zero(item) if found is None else found
     return decoded
 
 
@@ -178,6 +185,8 @@ def _scalar(walk: _Walk, type_: Scalar, value: Any, at: _At) -> Any:
     found = json_kind(value)
     if type_.kind == "bytes" and found == "string":
         return _base64(walk, value)
+    if type_.kind == "quantity" and found in ("string", "number"):
+        return _quantity(value)
     if (type_.kind, found) == ("string", "string") or (type_ is BOOL and found == "bool"):
         return value
     if found != "number" or type_.kind in {"string", "bool", "bytes"}:
@@ -188,9 +197,19 @@ def _scalar(walk: _Walk, type_: Scalar, value: Any, at: _At) -> Any:
 
 
 def _fits(kind: str, value: float) -> bool:
+    if kind == "float64":
+        return True
     if kind == "float32":
         return abs(value) <= _MAX_FLOAT32
     return isinstance(value, int) and -(1 << (_INT_BITS[kind] - 1)) <= value < 1 << (_INT_BITS[kind] - 1)
+
+
+def _quantity(value: str | float) -> str:
+    try:
+        parse_quantity(value)
+    except QuantityError as error:
+        raise _Abort(str(error)) from None
+    return str(value)
 
 
 _BASE64 = re.compile(r"[A-Za-z0-9+/\r\n]*")

@@ -20,6 +20,7 @@ from stowplan.kube.config.schema import (
     CONFIGURATION,
     DURATION,
     Field,
+    Map,
     Pointer,
     Raw,
     Scalar,
@@ -204,6 +205,8 @@ def shown_type(type_: Type) -> str:
             return "base64"
         case Scalar(kind=kind):
             return kind
+        case Map(item=item):
+            return f"map[string]{shown_type(item)}"
         case StringMap():
             return "map[string]string"
         case Raw():

@@ -14,6 +14,7 @@ from stowplan.kube.config.schema import (
     CONFIGURATION,
     POINTS,
     Field,
+    Map,
     Pointer,
     Raw,
     Scalar,
@@ -80,6 +81,8 @@ class _Definitions:
                     self.found[name] = {}
                     self.found[name] = self.struct(type_)
                 return {"allOf": [{"$ref": f"#/definitions/{name}"}]}
+            case Map(item=item):
+                return {"type": "object", "additionalProperties": self._value(item)}
             case StringMap():
                 return {"type": "object", "additionalProperties": {"type": "string"}}
             case Raw():
@@ -145,8 +148,10 @@ def _scalar(type_: Scalar) -> Json:
             return {"type": "string", "contentEncoding": "base64"}
         case "bool":
             return {"type": "boolean"}
-        case "float32":
+        case "float32" | "float64":
             return {"type": "number"}
+        case "quantity":
+            return {"type": ["string", "number"]}
         case "string":
             return {"type": "string"}
     bound = _INTEGERS[type_.kind]

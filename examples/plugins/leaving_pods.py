@@ -9,8 +9,8 @@ import numpy as np
 from stowplan.plugins import MAX_SCORE, NodeScorePlugin
 
 
-class PodState(NodeScorePlugin):
-    name = "PodState"
+class LeavingPods(NodeScorePlugin):
+    name = "LeavingPods"
     normalizes = True
 
     def score_node(self, state, pod, node):

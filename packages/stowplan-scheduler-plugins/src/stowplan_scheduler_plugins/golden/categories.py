@@ -1,0 +1,69 @@
+"""The categories of recorded answers, and how Stowplan is asked in each."""
+
+import gzip
+import json
+import traceback
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from stowplan_scheduler_plugins.golden.configurations import configuration_answer
+from stowplan_scheduler_plugins.golden.scenarios import scenario_answers
+from stowplan_scheduler_plugins.golden.tally import CONFIGURATIONS, STEPS, VERDICTS, Answer
+
+Json = Any
+CONFIG = "config"
+#: Clusters whose pods are judged one by one, or compared by a QueueSort plugin.
+KNOWN = frozenset(
+    {
+        "allocatable",
+        "networkaware",
+        "nodemetadata",
+        "peaks",
+        "podstate",
+        "qossort",
+        "trimaran-lroc",
+        "trimaran-lvrb",
+        "trimaran-tlp",
+    }
+)
+
+
+def listed(folder: Path, wanted: Collection[str] | None = None) -> list[str]:
+    """The categories of a folder, or those of them that are wanted."""
+    found = sorted(path.name.removesuffix(".jsonl.gz") for path in folder.glob("*.jsonl.gz"))
+    return [name for name in found if not wanted or name in wanted]
+
+
+def compared(folder: Path, category: str, choose: Callable[[list[bytes]], list[bytes]] = list) -> Iterator[Answer]:
+    """The answers of a category; `choose` takes some of its lines."""
+    with gzip.open(folder / f"{category}.jsonl.gz", "rb") as lines:
+        for number, line in enumerate(choose(lines.readlines()), 1):
+            yield from _answers(category, number, json.loads(line))
+
+
+def _answers(category: str, number: int, row: Json) -> Iterator[Answer]:
+    if category == CONFIG:
+        yield configuration_answer(number, row)
+    elif category in KNOWN:
+        try:
+            yield from scenario_answers(row)
+        except Exception:
+            # Whatever it is: the other scenarios are compared.
+            raised = traceback.format_exc().splitlines()[-3:]
+            yield Answer(STEPS, row["name"], [f"raised: {' | '.join(raised)}"])
+    else:
+        yield from _not_built(category, number, row)
+
+
+def _not_built(category: str, number: int, row: Json) -> Iterator[Answer]:
+    """A difference for each answer of a category that nothing answers yet."""
+    name = row.get("name", f"{category} line {number}")
+    verdicts, steps = len(row.get("verdicts") or ()), len(row.get("steps") or ())
+    for i in range(verdicts):
+        yield Answer(VERDICTS, f"{name} {i}", ["not built"])
+    for i in range(steps or (not verdicts)):
+        yield Answer(STEPS, f"{name} step {i}", ["not built"])
+
+
+__all__ = ["CONFIG", "CONFIGURATIONS", "KNOWN", "compared", "listed"]

@@ -1,0 +1,33 @@
+"""What plugins read of Kubernetes' objects: types, quantities, classes of service."""
+
+import msgspec
+
+from stowplan.kube.api.container_totals import qos_class as _qos_class
+from stowplan.kube.api.meta import QuantityValue
+from stowplan.kube.api.quantity import milli_value, parse_quantity
+from stowplan.kube.api.quantity import value as whole_value
+from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.types import Container, Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from stowplan.scheduler.cluster.pod_info import PodInfo
+
+__all__ = [
+    "Container",
+    "Namespace",
+    "Node",
+    "Pod",
+    "PodDisruptionBudget",
+    "PriorityClass",
+    "QuantityValue",
+    "milli_value",
+    "parse_quantity",
+    "parse_timestamp",
+    "qos_class",
+    "whole_value",
+]
+
+
+def qos_class(pod: PodInfo) -> str:
+    """Guaranteed, Burstable or BestEffort, from the spec; computed once for all pods of a template."""
+    template = pod.shape.template
+    known = template.memo("QoS class", None)
+    return str(known or template.remember("QoS class", None, _qos_class(msgspec.to_builtins(pod.pod.spec))))
