@@ -19,7 +19,7 @@ from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan_cluster.apiserver.admission import PLUGINS, Admission
 from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan_cluster.apiserver.journal import Journal
-from stowplan_cluster.apiserver.metadata import RandomNames
+from stowplan_cluster.apiserver.metadata import Names
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.registry import Options, Registry
@@ -62,7 +62,7 @@ class ApiServer:
             admission=self._admission(),
             quotas=self._quotas,
             custom_resources=self.custom_resources,
-            names=RandomNames(random or SystemRandom()),
+            names=Names(random or SystemRandom()),
             clock=clock,
             stages=stages,
         )

@@ -28,14 +28,6 @@ _KEPT = ("creationTimestamp", "generateName", "selfLink")
 _FIXED = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
-class Names(Protocol):
-    """Source of random names and UIDs."""
-
-    def suffix(self) -> str: ...
-
-    def uid(self) -> str: ...
-
-
 class Random(Protocol):
     """The part of `random.Random` that names are made with."""
 
@@ -44,7 +36,9 @@ class Random(Protocol):
     def getrandbits(self, k: int, /) -> int: ...
 
 
-class RandomNames:
+class Names:
+    """Source of random names and UIDs."""
+
     def __init__(self, random: Random) -> None:
         self._random = random
 

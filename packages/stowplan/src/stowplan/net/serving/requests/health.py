@@ -9,11 +9,14 @@ Upstream: staging/src/k8s.io/apiserver/pkg/server/healthz.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.klog.logger import get_logger
 from stowplan.net.serving.requests.messages import NO_SNIFF, Page, Request, Response, refusal, text
+
+if TYPE_CHECKING:
+    from stowplan.kube.metrics.component import HealthMetrics
 
 log = get_logger(__name__)
 
@@ -21,13 +24,8 @@ log = get_logger(__name__)
 Check = Callable[[], str | None]
 
 
-class Observer(Protocol):
-    def observe(self, name: str, type: str, ok: bool) -> None:
-        """Count one check's result for /metrics/slis."""
-
-
 class HealthChecks:
-    def __init__(self, name: str, checks: Mapping[str, Check], *, observer: Observer | None = None) -> None:
+    def __init__(self, name: str, checks: Mapping[str, Check], *, observer: HealthMetrics | None = None) -> None:
         """`name` is the group: healthz, livez, readyz. A group without checks is healthy."""
         self._name = name
         if not checks:
