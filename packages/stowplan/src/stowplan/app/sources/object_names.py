@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from stowplan import __version__
-from stowplan.app.sources.object_references import collection_of
+from stowplan.app.sources.object_references import collections_of
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.connection import ClientConfigError, Connection, CredentialsError
 from stowplan.net.client.credentials.kubeconfig import kubeconfig_paths, load_kubeconfig, load_kubeconfigs
@@ -87,7 +87,8 @@ def names_in_cluster(kind: str, live: ClusterFlags, *, namespace: str | None, wi
     def look() -> None:
         with suppress(ClientConfigError, CredentialsError, OSError, HTTPException, msgspec.MsgspecError):
             connection = live.connect()
-            listing = _listed(connection, collection_of(kind, namespace or within))
+            listings = (_listed(connection, path) for path in collections_of(kind, namespace or within))
+            listing = next((listing for listing in listings if listing is not None), _Listing())
             found.append(Names([obj.metadata for obj in listing.items], namespace or connection.namespace))
 
     # Nothing else limits the time of everything: a name server, a handshake, a plugin for credentials.
@@ -97,7 +98,8 @@ def names_in_cluster(kind: str, live: ClusterFlags, *, namespace: str | None, wi
     return found[0] if found else Names([])
 
 
-def _listed(connection: Connection, path: str) -> _Listing:
+def _listed(connection: Connection, path: str) -> _Listing | None:
+    """None if the server refuses, as for a version that it does not serve."""
     where = urlsplit(connection.server)
     host = where.hostname or ""
     port = where.port or (80 if connection.tls is None else 443)
@@ -117,7 +119,7 @@ def _listed(connection: Connection, path: str) -> _Listing:
             request.putheader(header, value)
         request.endheaders()
         answer = request.getresponse()
-        return msgspec.json.decode(answer.read(), type=_Listing) if answer.status == 200 else _Listing()
+        return msgspec.json.decode(answer.read(), type=_Listing) if answer.status == 200 else None
 
 
 def contexts(kubeconfig: str | None, environ: Mapping[str, Any]) -> list[str]:

@@ -37,7 +37,7 @@ SINGULARS = {kind: names[0] for kind, (_, names) in _NAMES.items()}
 
 #: Kinds without a namespace, and versions other than v1.
 _OF_CLUSTER = ("Node", "Namespace")
-_VERSIONS = {"PodGroup": "v1alpha2"}
+_VERSIONS = {"PodGroup": ("v1beta1", "v1alpha2")}
 
 
 class Reference(PlainStruct, frozen=True):
@@ -62,12 +62,12 @@ class Reference(PlainStruct, frozen=True):
         return f"{default if self.namespace is None else self.namespace}/{self.name}"
 
 
-def collection_of(kind: str, namespace: str | None) -> str:
-    """The path of a kind's objects in the API, as far as a namespace has them; without one, of all."""
+def collections_of(kind: str, namespace: str | None) -> list[str]:
+    """The paths of a kind's objects in the API, newest version first; of all namespaces without `namespace`."""
     group, names = _NAMES.get(kind, ("", (kind.lower(), f"{kind.lower()}s")))
-    root = f"/apis/{group}/{_VERSIONS.get(kind, 'v1')}" if group else "/api/v1"
+    roots = [f"/apis/{group}/{version}" if group else "/api/v1" for version in _VERSIONS.get(kind, ("v1",))]
     within = f"/namespaces/{quote(namespace, safe='')}" if namespace and kind not in _OF_CLUSTER else ""
-    return f"{root}{within}/{names[1]}"
+    return [f"{root}{within}/{names[1]}" for root in roots]
 
 
 def kind_of(word: str) -> str:

@@ -179,6 +179,8 @@ def _placed_with(cluster: Cluster, template: NodeTemplate, nodes: int, keys: Seq
 #: Number of kinds of nodes that are tried, and of successive changes of the pods.
 _KINDS_FOR_GROUP, _ROUNDS = 2, 4
 _RECREATE = "the spec of a PodGroup cannot be changed: create another one"
+#: Since v1beta1, minCount can be changed.
+_IMMUTABLE_GANGS = ("scheduling.k8s.io/v1alpha2",)
 
 
 def group_relief(cluster: Cluster, verdict: GroupVerdict) -> list[ReliefRecord]:
@@ -282,18 +284,19 @@ class _Relief:
             gang = replace(policy.gang, min_count=fitting)
             spec = replace(group.spec, scheduling_policy=replace(policy, gang=gang))
             change = {"kind": "minCount", "value": fitting}
-            yield from self._with_spec(group, spec, f"lower its minCount to {fitting:,}", change)
+            note = _RECREATE if group.api_version in _IMMUTABLE_GANGS else ""
+            yield from self._with_spec(group, spec, f"lower its minCount to {fitting:,}", change, note)
         if verdict.topology_key:
             spec = replace(group.spec, scheduling_constraints=None)
             change = {"kind": "dropTopology", "key": verdict.topology_key}
             text = f"let it spread over several values of {verdict.topology_key}"
-            yield from self._with_spec(group, spec, text, change)
+            yield from self._with_spec(group, spec, text, change, _RECREATE)
 
     def _with_spec(
-        self, group: PodGroup, spec: PodGroupSpec, text: str, change: dict[str, object]
+        self, group: PodGroup, spec: PodGroupSpec, text: str, change: dict[str, object], note: str
     ) -> Iterator[ReliefRecord]:
         with self._cluster.transaction():
             self._cluster.add(replace(group, spec=spec))
             placed = self.places()
         if placed:
-            yield ReliefRecord(text=text, pods=placed, changes=(change,), note=_RECREATE)
+            yield ReliefRecord(text=text, pods=placed, changes=(change,), note=note)

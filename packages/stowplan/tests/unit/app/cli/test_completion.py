@@ -107,6 +107,12 @@ class TestLiveCluster:
 
         return found
 
+    async def test_groups_of_a_cluster_that_serves_an_older_version(self, names_of):
+        page = {"kind": "PartialObjectMetadataList", "items": [{"metadata": {"name": "train", "namespace": "ml"}}]}
+        older = "/apis/scheduling.k8s.io/v1alpha2/podgroups"
+        async with Misbehaving(answers(404, {})).at(older, answers(200, page)) as server:
+            assert await names_of(server, "explain", "podgroup/") == ["podgroup/ml/train"]
+
     @pytest.mark.parametrize(
         ("words", "path", "offered"),
         [
@@ -117,7 +123,7 @@ class TestLiveCluster:
             (("fit", "job", ""), "/apis/batch/v1/jobs", ["db-0", "ml/train"]),
             (
                 ("explain", "podgroup/"),
-                "/apis/scheduling.k8s.io/v1alpha2/podgroups",
+                "/apis/scheduling.k8s.io/v1beta1/podgroups",
                 ["podgroup/db-0", "podgroup/ml/train"],
             ),
             (("drain", "--as", "ada", ""), "/api/v1/nodes", ["db-0", "ml/train"]),

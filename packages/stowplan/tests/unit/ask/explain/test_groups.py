@@ -244,6 +244,34 @@ class TestPages:
         assert "0/3 nodes are available: 3 Insufficient cpu." in html
 
 
+class TestSince137:
+    """A trial ends once the gang cannot be complete, and minCount can be changed."""
+
+    @pytest.fixture
+    def racks(self):
+        group = {**a_group(8, topology=RACK), "apiVersion": "scheduling.k8s.io/v1beta1"}
+        objects = [*rack("small", 1), *rack("large", 3), *members(8), group]
+        gates = {name: on for name, on in GATES.items() if name != "GangScheduling"}
+        return stowplan.Cluster(objects, feature_gates=gates, emulated_version="1.37")
+
+    def test_pods_that_were_not_tried_are_refused_with_the_group(self, racks):
+        verdict = racks.explain_group("train")
+        assert [(row["domain"], row["placed"], row["lacking"]) for row in verdict.rows()] == [
+            ("large", 6, 2),
+            ("small", 2, 6),
+        ]
+        assert [refused.reason for refused in verdict.ranked[1].refused][1:] == [
+            "minCount (8) cannot be satisfied: 2 scheduled, 5 remaining"
+        ] * 5
+
+    def test_a_smaller_min_count_needs_no_other_group(self, racks):
+        found = {one.changes[0]["kind"]: one for one in group_relief(racks, racks.explain_group("train"))}
+        assert found["addNodes"].pods == 8
+        assert found["minCount"].changes == ({"kind": "minCount", "value": 6},)
+        assert found["minCount"].note == ""
+        assert "create another one" in found["dropTopology"].note
+
+
 class TestRelief:
     def test_each_suggestion_was_tried(self, racks):
         found = {one.changes[0]["kind"]: one for one in group_relief(racks, racks.explain_group("train"))}
