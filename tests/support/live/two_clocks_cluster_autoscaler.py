@@ -187,8 +187,15 @@ def origin(pod):
     return metadata["ownerReferences"][0]["name"], floor(parse_timestamp(metadata["creationTimestamp"]) - START)
 
 
+class Found(NamedTuple):
+    """Numbers of nodes, and whether a drain was given up."""
+
+    most: int
+    left: int
+    failed: bool = False
+
+
 def agree_on_groups(groups, workloads, events, folder, *, budgets=(), startup=6.3, termination=2.6):
-    """Returns how many nodes there were at most, and at the end."""
     simulated = Simulated(groups, workloads, events, budgets, startup, termination, folder)
     embedded = Embedded(groups, workloads, budgets, startup, termination)
     left, at, most = list(events), 0.0, 0
@@ -204,7 +211,8 @@ def agree_on_groups(groups, workloads, events, folder, *, budgets=(), startup=6.
         step(simulated, embedded, at + MOMENT)
         assert (embedded.nodes(), embedded.bound()) == (simulated.nodes(), simulated.bound()), f"{at} s from the start"
         most = max(most, len(embedded.nodes()))
-    return most, len(embedded.nodes())
+    reasons = {event["reason"] for event in embedded.all("Event")}
+    return Found(most, len(embedded.nodes()), failed="ScaleDownFailed" in reasons)
 
 
 def step(simulated, embedded, until):

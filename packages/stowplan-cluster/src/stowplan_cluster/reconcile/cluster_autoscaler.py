@@ -11,7 +11,7 @@ it is drained, subject to budgets, and removed; one at a time, and none for as l
 pod that nobody would recreate, that is marked as not safe to evict, or that no budget allows to evict now, stay; so do
 those that are a group's minimum.
 
-Left out: pods of kube-system and those with local storage, which keep their nodes there; a drain is not given up.
+Left out: pods of kube-system and those with local storage, which keep their nodes there.
 
 Upstream: kubernetes/autoscaler, cluster-autoscaler/core (scaleup, scaledown), FAQ.md.
 """
@@ -31,6 +31,8 @@ from stowplan.kube.api.quantity import milli_value, parse_quantity, value
 from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct
 
+#: How long it is tried to evict the pods of a node, before it is given up.
+_EVICTION_SECONDS = 120.0
 _SAFE = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 #: Maximum number of candidates for which it is tried whether their pods fit elsewhere, per look.
 _MOST_TRIED = 10
@@ -201,8 +203,9 @@ class ScaleDown(PlainStruct):
     since: dict[str, float] = field(default_factory=dict)
     #: When a node was added.
     added_at: float = -inf
-    #: The node that is being drained.
+    #: The node that is being drained, and when that is given up if some of its pods are not evicted.
     emptying: str = ""
+    gives_up_at: float = inf
 
     def look(self, low: Mapping[str, LowNode], now: float, can_go: Callable[[str], bool]) -> tuple[str, float | None]:
         """The node to drain, or ""; and when to look again, if only because time has passed."""
@@ -213,7 +216,7 @@ class ScaleDown(PlainStruct):
         ready = [node for node in sorted(low, key=lambda name: (low[name].share, name)) if due[node] <= now]
         going = next((node for node in ready[:_MOST_TRIED] if can_go(node)), "")
         if going:
-            self.emptying = going
+            self.emptying, self.gives_up_at = going, now + _EVICTION_SECONDS
             del self.since[going]
             return going, None
         return "", min((at for at in due.values() if at > now), default=None)

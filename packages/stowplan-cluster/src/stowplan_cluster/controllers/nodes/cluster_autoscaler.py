@@ -26,7 +26,7 @@ from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL
+from stowplan_cluster.controllers.events import NORMAL, WARNING
 from stowplan_cluster.controllers.nodes.node_groups import GROUP, ScaledGroup
 from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of, node_of
 from stowplan_cluster.reconcile.cluster_autoscaler import (
@@ -298,10 +298,21 @@ class ClusterAutoscaler:
         if left:
             there = {key for key in left if key in self._placed}
             all_leave = all(self._is_leaving(key) for key in there)
-            self._drain_at = self._client.now + (CHECK_AGAIN if all_leave else EVICT_AGAIN)
+            if not all_leave and self._client.now + _ROUNDING >= self._scale_down.gives_up_at:
+                self._give_up(name)
+            else:
+                self._drain_at = self._client.now + (CHECK_AGAIN if all_leave else EVICT_AGAIN)
             return
         self._scale_down.emptying = ""
         self._remove(name)
+        self._consider_low()
+
+    def _give_up(self, name: str) -> None:
+        self._scale_down.emptying = ""
+        self._set_taint(name, None)
+        stored = self._client.store.get(NODES, "", name)
+        if stored is not None:
+            self._client.events.record(stored.to_dict(), WARNING, "ScaleDownFailed", "failed to drain the node")
         self._consider_low()
 
     def _may_evict(self, pod: Pod) -> bool:

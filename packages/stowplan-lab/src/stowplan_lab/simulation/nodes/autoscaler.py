@@ -81,7 +81,13 @@ class LowNodes:
         self._planned = False
         going, again = self._state.look(self._low(), self._context.now, self._can_go)
         if going:
-            self._drains.begin(going, REMOVED, partial(self._emptied, going))
+            self._drains.begin(
+                going,
+                REMOVED,
+                partial(self._emptied, going),
+                until=self._state.gives_up_at,
+                give_up=partial(self._keep, going),
+            )
         elif again is not None and again < self._wakes_at:
             self._wakes_at = again
             self._context.later(again - self._context.now, self._woken)
@@ -114,6 +120,10 @@ class LowNodes:
         if any(keeps_its_node(entry.pod) or not self._drains.may_evict(entry) for entry in entries):
             return False
         return self._trials.fit_elsewhere(node, [entry.pod for entry in entries])
+
+    def _keep(self, node: str) -> None:
+        self._state.emptying = ""
+        self._fleet.cordon(node, unschedulable=False)
 
     def _emptied(self, node: str) -> None:
         self._state.emptying = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from math import inf
 
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.structs import PlainStruct
@@ -26,6 +27,9 @@ class _Drain(PlainStruct, eq=False):
     why: str
     then: Callable[[], object]
     asks_budgets: bool
+    #: When it ends if some pods are not evicted.
+    until: float
+    give_up: Callable[[], object]
 
 
 class Drains:
@@ -38,10 +42,22 @@ class Drains:
         """Whether budgets allow it now."""
         return self._budgets.allows(entry)
 
-    def begin(self, node: str, why: str, then: Callable[[], object], *, asks_budgets: bool = True) -> None:
-        """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone."""
+    def begin(
+        self,
+        node: str,
+        why: str,
+        then: Callable[[], object],
+        *,
+        asks_budgets: bool = True,
+        until: float = inf,
+        give_up: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`why`: the reason recorded for its pods; `then` is called when they, or the node, are gone.
+
+        `give_up` is called instead if some of them could not be evicted until then.
+        """
         self._fleet.cordon(node)
-        self._evict(_Drain(node, why, then, asks_budgets))
+        self._evict(_Drain(node, why, then, asks_budgets, until, give_up))
 
     def _evict(self, drain: _Drain) -> None:
         if drain.node not in self._fleet.nodes:
@@ -55,9 +71,11 @@ class Drains:
         for entry in left:
             if not entry.why and (not drain.asks_budgets or self.may_evict(entry)):
                 self._context.delete(entry, drain.why)
-        if left:
+        all_leave = all(entry.why for entry in left)
+        if not all_leave and self._context.now >= drain.until:
+            drain.give_up()
+        elif left:
             # Pods that are terminating are gone soon.
-            wait = CHECK_AGAIN if all(entry.why for entry in left) else EVICT_AGAIN
-            self._context.later(wait, partial(self._evict, drain))
+            self._context.later(CHECK_AGAIN if all_leave else EVICT_AGAIN, partial(self._evict, drain))
         else:
             drain.then()
