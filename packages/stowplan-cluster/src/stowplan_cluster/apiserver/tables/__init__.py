@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan_cluster.apiserver.tables import core, pods, scheduling, storage, workloads
-from stowplan_cluster.apiserver.tables.cells import NAME, Cell, Column, Printer, name_of, part
+from stowplan_cluster.apiserver.tables.cells import NAME, Cell, Column, Printer, part
 from stowplan_cluster.apiserver.tables.custom import custom_printer
 
 if TYPE_CHECKING:
@@ -69,12 +69,12 @@ _PRINTERS: dict[str, Printer] = {
 }
 
 
-def _name_and_creation(obj: JsonObject, _now: float) -> list[Cell]:
-    return [name_of(obj), part(obj, "metadata").get("creationTimestamp") or "0001-01-01T00:00:00Z"]
+def _creation(obj: JsonObject, _now: float) -> list[Cell]:
+    return [part(obj, "metadata").get("creationTimestamp") or "0001-01-01T00:00:00Z"]
 
 
 #: Kinds without a printer: roles, capacities of CSI drivers, definitions of custom resources.
-_PLAIN = Printer((NAME, Column("Created At", "date", "When the object was created.")), _name_and_creation)
+_PLAIN = Printer((NAME, Column("Created At", "date", "When the object was created.")), _creation)
 
 
 def table_of(

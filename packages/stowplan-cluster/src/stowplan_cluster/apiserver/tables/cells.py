@@ -1,6 +1,6 @@
 """Columns, rows and cell formats shared by the printers of several kinds.
 
-A `Printer` is data: columns, and a function from an object and the current time to cells.
+A `Printer` is data: columns, and a function from an object and the current time to the cells that are the kind's own.
 Rows always have all columns; kubectl hides those of priority 1 without `-o wide`.
 
 Upstream: pkg/printers/internalversion/printers.go.
@@ -93,9 +93,17 @@ class Column(PlainStruct, frozen=True):
 
 class Printer(PlainStruct, frozen=True):
     columns: tuple[Column, ...]
-    cells: Rows
+    #: The cells of an object under all columns but NAME and AGE.
+    own: Rows = lambda _obj, _now: []
     #: Row conditions: kubectl may hide completed pods.
     conditions: Callable[[JsonObject], list[JsonObject]] | None = None
+
+    def cells(self, obj: JsonObject, now: float) -> list[Cell]:
+        own = iter(self.own(obj, now))
+        return [
+            name_of(obj) if column is NAME else age_of(obj, now) if column is AGE else next(own)
+            for column in self.columns
+        ]
 
 
 def text(name: str, description: str, *, priority: int = 0) -> Column:

@@ -16,7 +16,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     Cell,
     Column,
     Printer,
-    age_of,
     format_labels,
     name_of,
     or_else,
@@ -49,15 +48,13 @@ def _address(node: JsonObject, type: str) -> str:
     return next((address.get("address", "") for address in addresses if address.get("type") == type), NONE)
 
 
-def _node(node: JsonObject, now: float) -> list[Cell]:
+def _node(node: JsonObject, _now: float) -> list[Cell]:
     info = part(node, "status", "nodeInfo")
     architecture = info.get("architecture")
     kernel = or_else(info.get("kernelVersion"), UNKNOWN)
     return [
-        name_of(node),
         _node_status(node),
         _node_roles(node),
-        age_of(node, now),
         info.get("kubeletVersion") or "",
         _address(node, "InternalIP"),
         _address(node, "ExternalIP"),
@@ -91,45 +88,37 @@ def _port(port: JsonObject) -> str:
     return f"{port.get('port') or 0}{middle}/{port.get('protocol') or ''}"
 
 
-def _service(service: JsonObject, now: float) -> list[Cell]:
+def _service(service: JsonObject, _now: float) -> list[Cell]:
     spec = part(service, "spec")
     addresses = spec.get("clusterIPs") or [spec.get("clusterIP")]
     return [
-        name_of(service),
         spec.get("type") or "",
         or_else(addresses[0], NONE),
         _external_ip(service),
         ",".join(_port(port) for port in spec.get("ports") or []) or NONE,
-        age_of(service, now),
         format_labels(spec.get("selector")),
     ]
 
 
-def _namespace(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), part(obj, "status").get("phase") or "", age_of(obj, now)]
+def _namespace(obj: JsonObject, _now: float) -> list[Cell]:
+    return [part(obj, "status").get("phase") or ""]
 
 
-def _config_map(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), len(part(obj, "data")) + len(part(obj, "binaryData")), age_of(obj, now)]
+def _config_map(obj: JsonObject, _now: float) -> list[Cell]:
+    return [len(part(obj, "data")) + len(part(obj, "binaryData"))]
 
 
-def _secret(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), obj.get("type") or "", len(part(obj, "data")), age_of(obj, now)]
+def _secret(obj: JsonObject, _now: float) -> list[Cell]:
+    return [obj.get("type") or "", len(part(obj, "data"))]
 
 
-def _name_and_age(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), age_of(obj, now)]
-
-
-def _quota(obj: JsonObject, now: float) -> list[Cell]:
+def _quota(obj: JsonObject, _now: float) -> list[Cell]:
     status = part(obj, "status")
     hard, used = part(status, "hard"), part(status, "used")
     rows = {name: f"{name}: {used.get(name, 0)}/{hard[name]}" for name in sorted(hard)}
     return [
-        name_of(obj),
         ", ".join(row for name, row in rows.items() if not name.startswith("limits.")),
         ", ".join(row for name, row in rows.items() if name.startswith("limits.")),
-        age_of(obj, now),
     ]
 
 
@@ -169,7 +158,7 @@ QUOTAS = Printer(
     (NAME, text("Request", "Requests used and allowed."), text("Limit", "Limits used and allowed."), AGE), _quota
 )
 #: The printer of kinds with no columns but name and age.
-NAME_AND_AGE = Printer((NAME, AGE), _name_and_age)
+NAME_AND_AGE = Printer((NAME, AGE))
 
 
 # Tables of role bindings; roles themselves are listed as any kind without a printer.
@@ -179,13 +168,11 @@ def _subjects(obj: JsonObject, kind: str) -> list[JsonObject]:
     return [subject for subject in obj.get("subjects") or [] if subject.get("kind") == kind]
 
 
-def _binding(obj: JsonObject, now: float) -> list[Cell]:
+def _binding(obj: JsonObject, _now: float) -> list[Cell]:
     role = part(obj, "roleRef")
     accounts = _subjects(obj, "ServiceAccount")
     return [
-        name_of(obj),
         f"{role.get('kind', '')}/{role.get('name', '')}",
-        age_of(obj, now),
         ", ".join(user.get("name", "") for user in _subjects(obj, "User")),
         ", ".join(group.get("name", "") for group in _subjects(obj, "Group")),
         ", ".join(f"{account.get('namespace', '')}/{account.get('name', '')}" for account in accounts),

@@ -14,7 +14,7 @@ from typing import Any
 from stowplan.kube.api.whole_numbers import whole_number
 from stowplan_cluster.apiserver.objects import JsonObject, go_number, sorted_json
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.tables.cells import AGE, NAME, Cell, Column, Printer, name_of, time_since
+from stowplan_cluster.apiserver.tables.cells import AGE, NAME, Cell, Column, Printer, time_since
 
 # The JSONPath subset used by printer columns, scale paths and selectable fields.
 #
@@ -303,7 +303,7 @@ def _column(definition: Mapping[str, Any]) -> Column:
 
 
 def _cells(paths: Iterable[tuple[str, JsonPath]], obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), *(_cell(type, path, obj, now) for type, path in paths)]
+    return [_cell(type, path, obj, now) for type, path in paths]
 
 
 def _cell(type: str, path: JsonPath, obj: JsonObject, now: float) -> Cell:

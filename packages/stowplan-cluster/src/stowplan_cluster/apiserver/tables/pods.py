@@ -19,9 +19,7 @@ from stowplan_cluster.apiserver.tables.cells import (
     WIDE,
     Cell,
     Printer,
-    age_of,
     is_terminating,
-    name_of,
     or_else,
     part,
     text,
@@ -152,11 +150,9 @@ def _cells(pod: JsonObject, now: float) -> list[Cell]:
     summary = _summary(pod)
     addresses = status.get("podIPs") or [{}]
     return [
-        name_of(pod),
         f"{summary.ready}/{summary.total}",
         summary.reason,
         summary.restarts.cell(now),
-        age_of(pod, now),
         or_else(addresses[0].get("ip"), NONE),
         or_else(spec.get("nodeName"), NONE),
         or_else(status.get("nominatedNodeName"), NONE),

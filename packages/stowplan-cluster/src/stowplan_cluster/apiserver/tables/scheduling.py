@@ -12,10 +12,8 @@ from stowplan_cluster.apiserver.tables.cells import (
     NONE,
     Cell,
     Printer,
-    age_of,
     boolean,
     is_terminating,
-    name_of,
     number,
     or_else,
     part,
@@ -24,35 +22,31 @@ from stowplan_cluster.apiserver.tables.cells import (
 )
 
 
-def _priority_class(obj: JsonObject, now: float) -> list[Cell]:
+def _priority_class(obj: JsonObject, _now: float) -> list[Cell]:
     return [
-        name_of(obj),
         obj.get("value") or 0,
         bool(obj.get("globalDefault")),
-        age_of(obj, now),
         obj.get("preemptionPolicy") or "",
     ]
 
 
-def _pod_disruption_budget(obj: JsonObject, now: float) -> list[Cell]:
+def _pod_disruption_budget(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     return [
-        name_of(obj),
         or_else(spec.get("minAvailable"), "N/A"),
         or_else(spec.get("maxUnavailable"), "N/A"),
         part(obj, "status").get("disruptionsAllowed") or 0,
-        age_of(obj, now),
     ]
 
 
-def _lease(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), part(obj, "spec").get("holderIdentity") or "", age_of(obj, now)]
+def _lease(obj: JsonObject, _now: float) -> list[Cell]:
+    return [part(obj, "spec").get("holderIdentity") or ""]
 
 
-def _lease_candidate(obj: JsonObject, now: float) -> list[Cell]:
+def _lease_candidate(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     versions = (spec.get("binaryVersion") or "", spec.get("emulationVersion") or "")
-    return [name_of(obj), spec.get("leaseName") or "", *versions, age_of(obj, now)]
+    return [spec.get("leaseName") or "", *versions]
 
 
 def _pod_group_status(obj: JsonObject) -> str:
@@ -65,16 +59,14 @@ def _pod_group_status(obj: JsonObject) -> str:
     return "Scheduled" if scheduled.get("status") == "True" else "Unschedulable"
 
 
-def _pod_group(obj: JsonObject, now: float) -> list[Cell]:
+def _pod_group(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     is_gang = part(spec, "schedulingPolicy").get("gang") is not None
     reference = spec.get("workloadRef") or part(spec, "podGroupTemplateRef").get("workload")
     return [
-        name_of(obj),
         "Gang" if is_gang else "Basic",
         NONE if reference is None else reference.get("workloadName") or "",
         _pod_group_status(obj),
-        age_of(obj, now),
     ]
 
 
@@ -89,18 +81,16 @@ def _claim_state(obj: JsonObject) -> str:
     return ",".join(states)
 
 
-def _resource_claim(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), _claim_state(obj), age_of(obj, now)]
+def _resource_claim(obj: JsonObject, _now: float) -> list[Cell]:
+    return [_claim_state(obj)]
 
 
-def _resource_slice(obj: JsonObject, now: float) -> list[Cell]:
+def _resource_slice(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     return [
-        name_of(obj),
         spec.get("nodeName") or "",
         spec.get("driver") or "",
         part(spec, "pool").get("name") or "",
-        age_of(obj, now),
     ]
 
 
@@ -108,10 +98,8 @@ def _device_taint_rule(obj: JsonObject, now: float) -> list[Cell]:
     taint = part(obj, "spec", "taint")
     added = taint.get("timeAdded")
     return [
-        name_of(obj),
         *(taint.get(field) or "" for field in ("key", "value", "effect")),
         time_since(added, now) if added else "",
-        age_of(obj, now),
     ]
 
 

@@ -18,7 +18,6 @@ from stowplan_cluster.apiserver.tables.cells import (
     Cell,
     Column,
     Printer,
-    age_of,
     boolean,
     is_terminating,
     name_of,
@@ -50,11 +49,10 @@ def _or_unset(value: str | None) -> str:
     return UNSET if value is None else value
 
 
-def _persistent_volume(obj: JsonObject, now: float) -> list[Cell]:
+def _persistent_volume(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     claim = spec.get("claimRef")
     return [
-        name_of(obj),
         or_else(part(spec, "capacity").get("storage"), "0"),
         _access_modes(spec.get("accessModes")),
         spec.get("persistentVolumeReclaimPolicy") or "",
@@ -63,28 +61,25 @@ def _persistent_volume(obj: JsonObject, now: float) -> list[Cell]:
         _class_of(obj),
         _or_unset(spec.get("volumeAttributesClassName")),
         part(obj, "status").get("reason") or "",
-        age_of(obj, now),
         _or_unset(spec.get("volumeMode")),
     ]
 
 
-def _claim(obj: JsonObject, now: float) -> list[Cell]:
+def _claim(obj: JsonObject, _now: float) -> list[Cell]:
     spec, status = part(obj, "spec"), part(obj, "status")
     volume = spec.get("volumeName") or ""
     return [
-        name_of(obj),
         _phase(obj),
         volume,
         or_else(part(status, "capacity").get("storage"), "0") if volume else "",
         _access_modes(status.get("accessModes")) if volume else "",
         _class_of(obj),
         _or_unset(spec.get("volumeAttributesClassName")),
-        age_of(obj, now),
         _or_unset(spec.get("volumeMode")),
     ]
 
 
-def _storage_class(obj: JsonObject, now: float) -> list[Cell]:
+def _storage_class(obj: JsonObject, _now: float) -> list[Cell]:
     annotations = part(obj, "metadata", "annotations")
     return [
         f"{name_of(obj)} (default)" if is_default_class(annotations) else name_of(obj),
@@ -92,41 +87,38 @@ def _storage_class(obj: JsonObject, now: float) -> list[Cell]:
         or_else(obj.get("reclaimPolicy"), "Delete"),
         or_else(obj.get("volumeBindingMode"), "Immediate"),
         bool(obj.get("allowVolumeExpansion")),
-        age_of(obj, now),
     ]
 
 
-def _csi_node(obj: JsonObject, now: float) -> list[Cell]:
-    return [name_of(obj), len(part(obj, "spec").get("drivers") or []), age_of(obj, now)]
+def _csi_node(obj: JsonObject, _now: float) -> list[Cell]:
+    return [len(part(obj, "spec").get("drivers") or [])]
 
 
-def _csi_driver(obj: JsonObject, now: float) -> list[Cell]:
+def _csi_driver(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     tokens = spec.get("tokenRequests")
     return [
-        name_of(obj),
         spec.get("attachRequired") is not False,
         bool(spec.get("podInfoOnMount")),
         bool(spec.get("storageCapacity")),
         UNSET if tokens is None else ",".join(token.get("audience", "") for token in tokens),
         bool(spec.get("requiresRepublish")),
         ",".join(spec.get("volumeLifecycleModes") or []) or NONE,
-        age_of(obj, now),
     ]
 
 
-def _volume_attachment(obj: JsonObject, now: float) -> list[Cell]:
+def _volume_attachment(obj: JsonObject, _now: float) -> list[Cell]:
     spec = part(obj, "spec")
     return [
-        name_of(obj),
         spec.get("attacher") or "",
         part(spec, "source").get("persistentVolumeName") or "",
         spec.get("nodeName") or "",
         bool(part(obj, "status").get("attached")),
-        age_of(obj, now),
     ]
 
 
+#: With a mark behind the name of a default class.
+_CLASS_NAME = Column(NAME.name, NAME.type, NAME.description, NAME.format)
 _ATTRIBUTES_CLASS = text("VolumeAttributesClass", "The class that sets the volume's attributes.")
 _VOLUME_MODE = text("VolumeMode", "Whether it is a file system or a raw block device.", priority=WIDE)
 
@@ -162,7 +154,7 @@ PERSISTENT_VOLUME_CLAIMS = Printer(
 )
 STORAGE_CLASSES = Printer(
     (
-        NAME,
+        _CLASS_NAME,
         text("Provisioner", "Who makes volumes of this class."),
         text("ReclaimPolicy", "What happens to a volume when its claim is deleted."),
         text("VolumeBindingMode", "Whether claims are bound at once or with their first pod."),

@@ -18,11 +18,9 @@ from stowplan_cluster.apiserver.tables.cells import (
     WIDE,
     Cell,
     Printer,
-    age_of,
     boolean,
     format_labels,
     is_terminating,
-    name_of,
     number,
     or_else,
     part,
@@ -54,17 +52,15 @@ def _counts(counts: JsonObject, *names: str) -> list[Cell]:
     return [counts.get(name) or 0 for name in names]
 
 
-def _deployment(obj: JsonObject, now: float) -> list[Cell]:
+def _deployment(obj: JsonObject, _now: float) -> list[Cell]:
     spec, status = part(obj, "spec"), part(obj, "status")
     try:
         selector = format_selector(spec.get("selector"))
     except ValueError:
         selector = "<invalid>"
     return [
-        name_of(obj),
         f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}",
         *_counts(status, "updatedReplicas", "availableReplicas"),
-        age_of(obj, now),
         *template_cells(_template(obj)),
         selector,
     ]
@@ -74,25 +70,24 @@ def _replicas(obj: JsonObject) -> list[Cell]:
     return [*_counts(part(obj, "spec"), "replicas"), *_counts(part(obj, "status"), "replicas", "readyReplicas")]
 
 
-def _replica_set(obj: JsonObject, now: float) -> list[Cell]:
+def _replica_set(obj: JsonObject, _now: float) -> list[Cell]:
     selector = selector_cell(part(obj, "spec").get("selector"))
-    return [name_of(obj), *_replicas(obj), age_of(obj, now), *template_cells(_template(obj)), selector]
+    return [*_replicas(obj), *template_cells(_template(obj)), selector]
 
 
-def _replication_controller(obj: JsonObject, now: float) -> list[Cell]:
+def _replication_controller(obj: JsonObject, _now: float) -> list[Cell]:
     selector = format_labels(part(obj, "spec").get("selector"))
-    return [name_of(obj), *_replicas(obj), age_of(obj, now), *template_cells(_template(obj)), selector]
+    return [*_replicas(obj), *template_cells(_template(obj)), selector]
 
 
-def _stateful_set(obj: JsonObject, now: float) -> list[Cell]:
+def _stateful_set(obj: JsonObject, _now: float) -> list[Cell]:
     spec, status = part(obj, "spec"), part(obj, "status")
     ready = f"{status.get('readyReplicas') or 0}/{spec.get('replicas') or 0}"
-    return [name_of(obj), ready, age_of(obj, now), *template_cells(_template(obj))]
+    return [ready, *template_cells(_template(obj))]
 
 
-def _daemon_set(obj: JsonObject, now: float) -> list[Cell]:
+def _daemon_set(obj: JsonObject, _now: float) -> list[Cell]:
     return [
-        name_of(obj),
         *_counts(
             part(obj, "status"),
             "desiredNumberScheduled",
@@ -102,7 +97,6 @@ def _daemon_set(obj: JsonObject, now: float) -> list[Cell]:
             "numberAvailable",
         ),
         format_labels(part(_template(obj), "spec").get("nodeSelector")),
-        age_of(obj, now),
         *template_cells(_template(obj)),
         selector_cell(part(obj, "spec").get("selector")),
     ]
@@ -133,20 +127,18 @@ def _job_duration(obj: JsonObject, now: float) -> str:
 
 def _job(obj: JsonObject, now: float) -> list[Cell]:
     return [
-        name_of(obj),
         _job_status(obj),
         _job_completions(obj),
         _job_duration(obj, now),
-        age_of(obj, now),
         *template_cells(_template(obj)),
         selector_cell(part(obj, "spec").get("selector")),
     ]
 
 
-def _controller_revision(obj: JsonObject, now: float) -> list[Cell]:
+def _controller_revision(obj: JsonObject, _now: float) -> list[Cell]:
     owners = part(obj, "metadata").get("ownerReferences") or []
     owner = next((owner for owner in owners if owner.get("controller")), None)
-    return [name_of(obj), _owner_cell(owner) if owner else NONE, obj.get("revision") or 0, age_of(obj, now)]
+    return [_owner_cell(owner) if owner else NONE, obj.get("revision") or 0]
 
 
 def _owner_cell(owner: JsonObject) -> str:
@@ -171,29 +163,25 @@ def _cron_job(obj: JsonObject, now: float) -> list[Cell]:
     job = part(spec, "jobTemplate", "spec")
     last = status.get("lastScheduleTime")
     return [
-        name_of(obj),
         spec.get("schedule") or "",
         or_else(spec.get("timeZone"), NONE),
         str(bool(spec.get("suspend"))),
         len(status.get("active") or ()),
         time_since(last, now) if last else NONE,
-        age_of(obj, now),
         *template_cells(part(job, "template")),
         selector_cell(job.get("selector")),
     ]
 
 
-def _autoscaler(obj: JsonObject, now: float) -> list[Cell]:
+def _autoscaler(obj: JsonObject, _now: float) -> list[Cell]:
     spec, status = part(obj, "spec"), part(obj, "status")
     target = part(spec, "scaleTargetRef")
     return [
-        name_of(obj),
         f"{target.get('kind', '')}/{target.get('name', '')}",
         _metrics(spec, status),
         str(spec.get("minReplicas", UNSET)),
         spec.get("maxReplicas", 0),
         status.get("currentReplicas", 0),
-        age_of(obj, now),
     ]
 
 
@@ -227,11 +215,11 @@ def _metric(metric: JsonObject, status: JsonObject) -> str:
     return f"{measured}/{average} (avg)" if average else f"{measured}/{target.get('value')}"
 
 
-def _measured_node(obj: JsonObject, now: float) -> list[Cell]:
+def _measured_node(obj: JsonObject, _now: float) -> list[Cell]:
     return _measured(obj, part(obj, "usage"))
 
 
-def _measured_pod(obj: JsonObject, now: float) -> list[Cell]:
+def _measured_pod(obj: JsonObject, _now: float) -> list[Cell]:
     usages = [part(container, "usage") for container in obj.get("containers") or ()]
     nano = {name: sum(parse_quantity(usage.get(name, 0)) for usage in usages) for name in ("cpu", "memory")}
     memory = format_quantity(nano["memory"], Format.BINARY_SI)
@@ -239,7 +227,7 @@ def _measured_pod(obj: JsonObject, now: float) -> list[Cell]:
 
 
 def _measured(obj: JsonObject, usage: JsonObject) -> list[Cell]:
-    return [name_of(obj), usage.get("cpu", "0"), usage.get("memory", "0"), obj.get("window", "")]
+    return [usage.get("cpu", "0"), usage.get("memory", "0"), obj.get("window", "")]
 
 
 DEPLOYMENTS = Printer(
