@@ -53,17 +53,6 @@ def test_jobs_that_run_into_the_next_time(policy, times, jobs):
     assert found.summary.evictions == 0
 
 
-def test_a_missed_time_is_made_up_for_unless_it_is_too_late():
-    forbidden = {"lifetime": 400, "concurrencyPolicy": "Forbid"}
-    assert arrivals(play(cron_job(**forbidden, startingDeadlineSeconds=99))) == [300.1, 900.1]
-    assert arrivals(play(cron_job(**forbidden, startingDeadlineSeconds=101))) == [300.1, 700.1, 1200.1]
-
-
-def test_a_time_zone_moves_the_times():
-    assert arrivals(play(cron_job("10 5 * * *", timeZone="Asia/Kolkata"), duration="1h")) == []
-    assert arrivals(play(cron_job("40 5 * * *", timeZone="Asia/Kolkata"), duration="1h")) == [600.1]
-
-
 def test_failures_are_those_of_each_job():
     found = play(cron_job("*/10 * * * *", failures={"times": 1}, job={"backoffLimit": 0}), duration="31m")
     assert found.summary.jobs == {"BackoffLimitExceeded": 2, "running": 1}
@@ -72,12 +61,6 @@ def test_failures_are_those_of_each_job():
 def test_changes_of_cron_jobs():
     assert arrivals(play(cron_job(), patch(350, suspend=True), patch(950, suspend=False))) == [300.1, 950, 1200.1]
     assert arrivals(play(cron_job(), patch(350, schedule="*/7 * * * *"))) == [300.1, 420.1, 840.1]
-
-
-def test_a_schedule_with_seconds_has_one_job_a_minute():
-    found = play(cron_job("@every 20s", lifetime=5), duration="3m")
-    jobs = [row.pod.rpartition("-")[0] for row in found.decisions]
-    assert len(jobs) == len(set(jobs)) == 3
 
 
 def test_a_schedule_without_times_is_noted():

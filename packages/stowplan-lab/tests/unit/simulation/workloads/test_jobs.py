@@ -26,20 +26,6 @@ def arrivals(found):
     return [row.arrived for row in sorted(found.decisions, key=lambda row: row.arrived)]
 
 
-def test_failures_are_retried_with_backoff():
-    found = play(job(failures={"times": 3}))
-    assert arrivals(found) == [0, 72, 154, 256]
-    assert found.summary.ends == {"failed": 3, "finished": 1}
-    assert found.summary.jobs == {"complete": 1}
-    assert found.summary.evictions == 0
-
-
-def test_a_job_fails_at_its_backoff_limit():
-    found = play(job(failures={"times": 9}, backoffLimit=2, parallelism=2, completions=9))
-    assert found.summary.jobs == {"BackoffLimitExceeded": 1}
-    assert found.summary.ends == {"failed": 4}
-
-
 def test_other_pods_of_a_failed_job_are_deleted():
     lifetime = {"choice": [10, 60], "weights": [1, 1]}
     found = play(job(failures={"times": 1}, lifetime=lifetime, backoffLimit=0, parallelism=4, completions=4))
@@ -113,19 +99,6 @@ def test_changes_of_jobs(spec, patch, pods):
     found = play(job(**spec), {"at": 30, "patch": {"workload": "j", "spec": patch}}, duration=63)
     counted = {at: arrivals(found).count(at) for at in sorted(set(arrivals(found)))}
     assert counted == pods
-
-
-def test_an_elastic_job_gets_more_indexes():
-    patch = {"workload": "j", "spec": {"parallelism": 3, "completions": 3}}
-    found = play(job(completionMode="Indexed", completions=1), {"at": 30, "patch": patch})
-    assert arrivals(found) == [0, 30, 30]
-    assert found.summary.jobs == {"complete": 1}
-
-
-def test_without_completions_one_success_is_enough():
-    found = play(job(parallelism=3, lifetime={"choice": [10, 60], "weights": [1, 1]}))
-    assert found.summary.ends == {"finished": 3}
-    assert found.summary.jobs == {"complete": 1}
 
 
 def test_failures_do_not_change_run_times():
