@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from stowplan.kube.api.api_errors import Forbidden
+from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.framework.interface import ReservePlugin
 from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
@@ -243,4 +245,25 @@ async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
         await c.advance(30)
         assert await placed(c, "high-0", *names("vast", 3)) == [True, False, False, False]
         assert await condition(c, "high") == [("True", "Scheduled")]
+        c.scheduler.engine.validate()
+
+
+async def test_a_gang_since_1_37(api_server, namespace):
+    """The scheduler reads v1beta1 where it is served, and writes the condition of that version to it."""
+    if api_server.kind == "real":
+        pytest.skip("kube-apiserver 1.36 does not serve v1beta1")
+    features = with_chosen({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}, V1_37)
+    groups = [group("low", 2, disruptionMode="PodGroup"), group("high", 1, priorityClassName="most")]
+    nodes = [a_node("n1"), a_node("n2")]
+    async with running(api_server, namespace, *CLASSES, *groups, *nodes, features=features) as c:
+        await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
+        assert await placed(c, "low-0", "low-1") == [True] * 2
+        known = c.scheduler.state.objects.get(PodGroup, f"{namespace}/low")
+        assert (known.api_version, known.spec.disruption_mode) == ("scheduling.k8s.io/v1beta1", {"all": {}})
+        (told,) = (await c.objects.get("podgroups", "low"))["status"]["conditions"]
+        assert (told["type"], told["status"]) == ("PodGroupInitiallyScheduled", "True")
+        await c.pods(member("high-0", "high", "4", priorityClassName="most"))
+        evicted = await c.events(reason="Preempted")
+        assert sorted(event["regarding"]["name"] for event in evicted) == ["low-0", "low-1"]
+        assert {event["related"]["apiVersion"] for event in evicted} == {"scheduling.k8s.io/v1beta1"}
         c.scheduler.engine.validate()

@@ -114,11 +114,10 @@ class SchedulerMetrics:
         self.cache_size: GaugeVec = registry.gauge_vec(
             "scheduler_cache_size", "Nodes, pods and assumed pods in the scheduler's cache.", ("type",)
         )
-        hints = self._registry_for("SchedulerQueueingHints")
-        self.inflight_events: GaugeVec = hints.gauge_vec(
+        self.inflight_events: GaugeVec = registry.gauge_vec(
             "scheduler_inflight_events", "Events that the queue keeps for the pods in flight.", ("event",)
         )
-        self.queueing_hint_execution_duration_seconds: HistogramVec = hints.histogram_vec(
+        self.queueing_hint_execution_duration_seconds: HistogramVec = registry.histogram_vec(
             "scheduler_queueing_hint_execution_duration_seconds",
             "How long a plugin's queueing hint ran, in seconds.",
             ("plugin", "event", "hint"),

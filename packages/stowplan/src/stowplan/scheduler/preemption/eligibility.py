@@ -60,10 +60,14 @@ def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis,
     return ""
 
 
+def never_preempts(group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates) -> bool:
+    if features.enabled("PodGroupPreemptionPolicy"):
+        return group.spec.preemption_policy == "Never"
+    return any(info.pod.spec.preemption_policy == "Never" for info in pods)
+
+
 def ongoing_preemption(cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo]) -> dict[str, str]:
     """The nominations of a group's pods, by UID, while less important pods terminate on one of these nodes."""
-    if group.spec.preemption_policy == "Never":
-        return {}
     nominated = {info.uid: cluster.nominator.node_of(info.uid) or info.pod.status.nominated_node_name for info in pods}
     nominated = {uid: node for uid, node in nominated.items() if node}
     rows = (cluster.table.row_of.get(node) for node in dict.fromkeys(nominated.values()))

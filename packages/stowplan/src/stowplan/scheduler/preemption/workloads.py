@@ -23,9 +23,9 @@ from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.framework.status import Code, Status, unresolvable, unschedulable
+from stowplan.scheduler.framework.status import Code, Status, unresolvable
 from stowplan.scheduler.preemption.disruption_budgets import violating_units
-from stowplan.scheduler.preemption.eligibility import NEVER, disruption_priority
+from stowplan.scheduler.preemption.eligibility import disruption_priority
 
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
@@ -55,13 +55,11 @@ class Unit(PlainStruct, eq=False):
 def victims_of(
     cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates, *, at_once: bool
 ) -> Generator[Sequence[PodInfo], Status, tuple[PodInfo, ...] | Status]:
-    """The pods whose eviction lets the group fit, most important first; or why there are none.
+    """The pods whose eviction lets a group fit that may preempt, most important first; or why there are none.
 
     Yields the pods without which to try the group, and receives the result. `at_once`: whether removing pods from nodes
     can only help.
     """
-    if _never_preempts(group, pods, features):
-        return unschedulable(NEVER)
     priority, by_group = group.spec.priority or 0, features.emulated_version >= V1_37
     units = units_of(cluster, but=group_key(pods[0].pod), by_group=by_group)
     units = [unit for unit in units if unit.priority < priority]
@@ -78,12 +76,6 @@ def victims_of(
     ]
     victims = yield from _not_reprieved(in_turn, at_once=at_once)
     return tuple(info for unit in units if unit in victims for info in unit.pods)
-
-
-def _never_preempts(group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates) -> bool:
-    if features.enabled("PodGroupPreemptionPolicy"):
-        return group.spec.preemption_policy == "Never"
-    return any(info.pod.spec.preemption_policy == "Never" for info in pods)
 
 
 def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:

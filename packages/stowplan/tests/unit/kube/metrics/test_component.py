@@ -3,7 +3,8 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from stowplan.kube.config.features import DEFAULT_FEATURES
+from stowplan.kube.config.features import DEFAULT_FEATURES, default_features
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.kube.metrics.registry import MetricsOptions
 from support.observing.component_metrics import FEATURES, all_gates_on, component, used_once
 
@@ -47,7 +48,6 @@ def test_versions_and_features():
 @pytest.mark.parametrize(
     ("gate", "names"),
     [
-        ("SchedulerQueueingHints", {"inflight_events", "queueing_hint_execution_duration_seconds"}),
         (
             "SchedulerAsyncPreemption",
             {"preemption_goroutines_duration_seconds", "preemption_goroutines_execution_total"},
@@ -80,6 +80,12 @@ def test_metrics_of_disabled_gates_are_missing(gate, names):
     metrics = component(gates=all_gates_on().with_gates({gate: False}))
     assert with_it - families(metrics) == {f"scheduler_{name}" for name in names}
     used_once(metrics)  # which harms nobody
+
+
+@pytest.mark.parametrize("version", [V1_36, V1_37])
+def test_each_version_has_metrics(version):
+    """A removed gate is no reason to fail."""
+    assert families(component(gates=default_features(version)))
 
 
 def test_attributes_are_named_after_their_metrics():

@@ -37,9 +37,11 @@ from stowplan.scheduler.in_tree.default_preemption.declaration import DECLARATIO
 from stowplan.scheduler.preemption.candidates import Candidates
 from stowplan.scheduler.preemption.dry_run import dry_run
 from stowplan.scheduler.preemption.eligibility import (
+    NEVER,
     ONGOING,
     ineligible_in_group,
     ineligible_reason,
+    never_preempts,
     ongoing_preemption,
 )
 from stowplan.scheduler.preemption.extenders import ask_extenders, interested_extenders
@@ -160,6 +162,9 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
     ) -> PodGroupPostFilterSteps:
         cluster, features = self.handle.cluster, self.handle.features
         named = features.emulated_version >= V1_37
+        if never_preempts(group, pods, features):
+            status = unschedulable(NEVER)
+            return PodGroupPostFilterResult(_prefixed(status) if named else status)
         if named and (nominations := ongoing_preemption(cluster, group, pods)):
             status = Status(Code.Success, (f"{_GROUP_PREFIX}{ONGOING}",))
             return PodGroupPostFilterResult(status, nominations=nominations)
