@@ -59,7 +59,8 @@ def test_every_public_name_is_on_the_page():
 
 
 def test_every_name_for_plugins_is_on_their_page():
-    packages = ["stowplan.plugins", "stowplan.plugins.arguments", "stowplan.plugins.objects"]
+    modules = ["arguments", "objects", "preemption"]
+    packages = ["stowplan.plugins", *(f"stowplan.plugins.{module}" for module in modules)]
     names = [(package, name) for package in packages for name in import_module(package).__all__]
     assert sorted(names) == sorted(on_page("plugins-api.md"))
 

@@ -75,7 +75,10 @@ def _preemption(preemption: Json) -> Json:
     return {
         "eligible": bool(preemption.get("eligible")),
         "reason": preemption.get("reason") or "",
-        "candidates": preemption.get("candidates") or {},
+        "candidates": {
+            node: {key: value for key, value in candidate.items() if value}
+            for node, candidate in (preemption.get("candidates") or {}).items()
+        },
         "selected": sorted(preemption.get("selected") or ()),
     }
 

@@ -34,6 +34,12 @@ def scenario_answers(scenario: Json) -> Iterator[Answer]:
     if not scenario.get("noVerdicts"):
         for pod, want in zip(scenario["pods"], scenario["verdicts"], strict=True):
             found = verdict_differences(want, _verdict(cluster, pod), weights)
+            if "postFilter" in want:
+                several = len((want.get("preemption") or {}).get("selected") or ()) > 1
+                wanted = want["postFilter"]
+                if "deleted" in wanted:
+                    wanted = wanted | {"deleted": sorted(wanted["deleted"])}
+                found += differences(wanted, _post_filter(cluster, pod, several=several), "/postFilter")
             yield Answer(VERDICTS, f"{name} {want['pod']}", found)
     if "less" in scenario:
         yield Answer(STEPS, f"{name} queue", list(differences(scenario["less"], _less(cluster, scenario), "less")))
@@ -44,7 +50,30 @@ def _verdict(cluster: stowplan.Cluster, pod: Json) -> Json:
         # For the reference, each of several equal nominated pods is the last one (docs/reference/differences.md).
         cluster.remove(pod)
         cluster.add(pod)
-    return cluster.explain(pod).to_dict()
+    verdict = cluster.explain(pod)
+    found = verdict.to_dict()
+    if verdict.preemption is not None and verdict.preemption.error:
+        # An error of some nodes, while others are candidates.
+        found["preemption"]["reason"] = verdict.preemption.error
+    return found
+
+
+def _post_filter(cluster: stowplan.Cluster, pod: Json, *, several: bool) -> Json:
+    """What PostFilter returned; with several equal candidates, without the one that was chosen."""
+    preemption = cluster.explain(pod).preemption
+    selected = None if preemption is None else preemption.selected
+    if selected is not None:
+        # Those that are terminating already are not deleted again.
+        victims = [cluster.pod(victim.key) for victim in selected.victims]
+        deleted = sorted(one.key for one in victims if one.pod.metadata.deletion_timestamp is None)
+        return {"code": "Success"} | ({} if several else {"nominatedNodeName": selected.node_name, "deleted": deleted})
+    with cluster.transaction():
+        [decision] = cluster.schedule([pod])
+    plugin, result = decision.post_filter[-1]
+    found = {"code": result.status.code.name, "plugin": plugin, "message": result.status.message}
+    if result.nominated_node_name is not None:
+        found["nominatedNodeName"] = result.nominated_node_name
+    return found
 
 
 def _objects(scenario: Json) -> list[Json]:

@@ -4,6 +4,7 @@ import msgspec
 
 from stowplan.kube.api.container_totals import qos_class as _qos_class
 from stowplan.kube.api.meta import QuantityValue
+from stowplan.kube.api.pod import SecurityContext
 from stowplan.kube.api.quantity import milli_value, parse_quantity
 from stowplan.kube.api.quantity import value as whole_value
 from stowplan.kube.api.timestamps import parse_timestamp
@@ -18,6 +19,7 @@ __all__ = [
     "PodDisruptionBudget",
     "PriorityClass",
     "QuantityValue",
+    "SecurityContext",
     "milli_value",
     "parse_quantity",
     "parse_timestamp",

@@ -52,6 +52,17 @@ class ContainerResizePolicy(ApiStruct, frozen=True, kw_only=True):
     restart_policy: str = ""
 
 
+class SeccompProfile(ApiStruct, frozen=True, kw_only=True):
+    type: str = ""
+    localhost_profile: str = ""
+
+
+class SecurityContext(ApiStruct, frozen=True, kw_only=True):
+    """Of a pod or a container: the part that plugins read."""
+
+    seccomp_profile: SeccompProfile | None = None
+
+
 class Container(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
@@ -61,6 +72,7 @@ class Container(ApiStruct, frozen=True, kw_only=True):
     #: "Always" on an init container makes it a sidecar.
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
+    security_context: SecurityContext | None = None
 
 
 class PodSchedulingGate(ApiStruct, frozen=True, kw_only=True):
@@ -99,6 +111,7 @@ class PodSpec(ApiStruct, frozen=True, kw_only=True):
     restart_policy: str = ""
     host_network: bool = False
     host_users: bool | None = None
+    security_context: SecurityContext | None = None
     termination_grace_period_seconds: Int64 | None = None
 
 

@@ -14,8 +14,11 @@ docs/reference/behaviour.md, Preemption.
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import numpy as np
 
+from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.api.types import PodDisruptionBudget, PodGroup
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
@@ -26,7 +29,7 @@ from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.runtime import nominated_pods as nominated
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.status import Code, Status
+from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.scheduler.preemption.disruption_budgets import violating_pods
 from stowplan.scheduler.preemption.victim_units import VictimUnits, units_of_pods
@@ -34,6 +37,16 @@ from stowplan.scheduler.preemption.victims import Importance, lower_priority_pod
 
 #: Memo key for the result of a diagnosis' dry run.
 _OUTCOME = "dry run"
+
+
+class EvictionRules(Protocol):
+    """Which pods of lower priority may be evicted in favor of a pod; for plugins that preempt by rules of their own."""
+
+    def may_evict(self, victim: PodInfo) -> bool | Status:
+        """A Status is an error: the victim's node is no candidate."""
+
+    def no_victims(self, node_name: str) -> str:
+        """Why a node without pods that may be evicted is no candidate."""
 
 
 def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
@@ -65,11 +78,46 @@ def _cluster_version(cluster: ClusterState) -> tuple[int, ...]:
     )
 
 
+def dry_run_by_rules(
+    rules: EvictionRules, framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+) -> Candidates:
+    """Simulate evictions that the rules allow, of single pods. The result is not reused."""
+    cluster = framework.handle.cluster
+    outcome, potential = _begun(cluster, diagnosis)
+    slots = _allowed(rules, cluster, lower_priority_pods(cluster.pods, pod.priority, potential), potential, outcome)
+    rows = np.unique(cluster.pods.row[slots])
+    if len(slots):
+        _Simulation(framework, state, pod, rows, slots, None).run(outcome)
+    return outcome
+
+
+def _allowed(rules: EvictionRules, cluster: ClusterState, slots: Ints, potential: Mask, outcome: Candidates) -> Ints:
+    """The slots that may be evicted, without those on nodes where that is an error."""
+    pods, names = cluster.pods, cluster.table.names
+    answers = [rules.may_evict(info) if (info := pods.infos[slot]) is not None else False for slot in slots.tolist()]
+    rows = pods.row[slots]
+    failed = {int(row): answer for row, answer in zip(rows, answers, strict=True) if isinstance(answer, Status)}
+    if failed:
+        outcome.error = error(aggregate(failed[row].message for row in sorted(failed)))
+    fine = ~np.isin(rows, list(failed)) & np.array([answer is True for answer in answers], np.bool_)
+    for row in np.setdiff1d(np.flatnonzero(potential), rows[fine]).tolist():
+        if row not in failed:
+            outcome.failures[rules.no_victims(names[row])] += 1
+    allowed: Ints = slots[fine]
+    return allowed
+
+
+def _begun(cluster: ClusterState, diagnosis: Diagnosis) -> tuple[Candidates, Mask]:
+    """An empty result, and the nodes whose rejection evictions could resolve."""
+    outcome = Candidates(cluster, diagnosis.nodes)
+    potential: Mask = diagnosis.codes == int(Code.Unschedulable)
+    outcome.tried = int(potential.sum())
+    return outcome, potential
+
+
 def _dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
     cluster = framework.handle.cluster
-    outcome = Candidates(cluster, diagnosis.nodes)
-    potential = diagnosis.codes == int(Code.Unschedulable)
-    outcome.tried = int(potential.sum())
+    outcome, potential = _begun(cluster, diagnosis)
     units = units_of_pods(cluster, framework.handle.features)
     slots = lower_priority_pods(
         cluster.pods, pod.priority, potential, of_pods=None if units is None else units.priority
