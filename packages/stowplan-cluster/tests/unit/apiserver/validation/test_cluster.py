@@ -1,4 +1,4 @@
-"""Validation of nodes, namespaces, priority classes, budgets, leases and pod groups."""
+"""Validation of nodes, namespaces, priority classes, budgets, candidates for leases and pod groups."""
 
 import pytest
 
@@ -24,6 +24,17 @@ WORKLOAD = {
     "kind": "Workload",
     "metadata": {"name": "w", "namespace": "default"},
     "spec": {"podGroupTemplates": [{"name": "t", "schedulingPolicy": {"basic": {}}}]},
+}
+CANDIDATE = {
+    "apiVersion": "coordination.k8s.io/v1beta1",
+    "kind": "LeaseCandidate",
+    "metadata": {"name": "A_b.c", "namespace": "default"},
+    "spec": {
+        "leaseName": "l",
+        "binaryVersion": "1.36.0",
+        "emulationVersion": "1.36.0",
+        "strategy": "OldestEmulationVersion",
+    },
 }
 
 
@@ -70,6 +81,14 @@ WORKLOAD = {
             "u",
             "spec.podGroupTemplates: Invalid value: null: field is immutable",
             id="templates",
+        ),
+        pytest.param(
+            CANDIDATE,
+            (),
+            "spec.leaseName",
+            "other",
+            'spec.leaseName: Invalid value: "other": field is immutable',
+            id="lease",
         ),
     ],
 )
@@ -136,3 +155,48 @@ def test_only_the_min_count_of_a_gang_can_be_changed_since_v1beta1(server, path,
 def test_modes_of_disruption_since_v1beta1(server, mode, expected):
     group = {**BETA, "spec": {**BETA["spec"], "disruptionMode": mode}}
     assert server.refusals(group) == expected
+
+
+@pytest.mark.parametrize(
+    ("change", "complaints"),
+    [
+        pytest.param({}, [], id="as it should be"),
+        pytest.param({"leaseName": ""}, ["spec.leaseName: Required value"], id="no lease"),
+        pytest.param({"binaryVersion": ""}, ["spec.binaryVersion: Required value"], id="no binary version"),
+        pytest.param(
+            {"binaryVersion": "1.36"},
+            [
+                'spec.binaryVersion: Invalid value: "1.36": must be a valid semantic version',
+                'spec.binaryVersion: Invalid value: "1.36": must be greater than or equal to `emulationVersion`',
+            ],
+            id="no version",
+        ),
+        pytest.param(
+            {"emulationVersion": "1.37.0"},
+            ['spec.binaryVersion: Invalid value: "1.36.0": must be greater than or equal to `emulationVersion`'],
+            id="emulates a newer version",
+        ),
+        pytest.param(
+            {"binaryVersion": "1.36.0-rc.1", "emulationVersion": "1.36.0-beta.2"}, [], id="earlier pre-release"
+        ),
+        pytest.param(
+            {"binaryVersion": "1.36.0-beta.2", "emulationVersion": "1.36.0-beta.11"},
+            ['spec.binaryVersion: Invalid value: "1.36.0-beta.2": must be greater than or equal to `emulationVersion`'],
+            id="numbers in pre-releases",
+        ),
+        pytest.param(
+            {"emulationVersion": ""},
+            ["spec.emulationVersion: Required value: must be specified when `strategy` is 'OldestEmulationVersion'"],
+            id="no emulation version",
+        ),
+        pytest.param({"strategy": ""}, ["spec.strategy: Required value"], id="no strategy"),
+        pytest.param({"strategy": "example.com/mine", "emulationVersion": ""}, [], id="custom strategy"),
+        pytest.param(
+            {"strategy": "Mine"},
+            ['spec.strategy.strategy: Unsupported value: "Mine": supported values: "OldestEmulationVersion"'],
+            id="unknown strategy",
+        ),
+    ],
+)
+def test_candidates(server, change, complaints):
+    assert server.refusals({**CANDIDATE, "spec": {**CANDIDATE["spec"], **change}}) == complaints
