@@ -227,8 +227,10 @@ class SchedulingQueue:
         if queued is not None:
             self._places.settle(queued, Place.GONE, DONE)
 
-    def add_unschedulable_if_not_present(self, queued: QueuedPod) -> None:
+    def add_unschedulable_if_not_present(self, queued: QueuedPod, *, at_once: bool = False) -> None:
         """Return a pod whose attempt failed, with the plugins that rejected it; none of them means an error.
+
+        `at_once`: it does not back off, and keeps its timestamp.
 
         Raise ValueError if a pod of its name is waiting already; this one is dropped then.
         """
@@ -242,12 +244,13 @@ class SchedulingQueue:
         else:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0
-        queued.timestamp = self._now()
+        if not at_once:
+            queued.timestamp = self._now()
         queued.backoff_expiration = None
         queued.was_flushed = False
         queued.with_group = self._is_member(queued.pod)
         self._places.count_rejectors(queued, 1)
-        strategy, happened = self._strategy_after_attempt(queued)
+        strategy, happened = (Strategy.IMMEDIATELY, None) if at_once else self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self._log_return(queued, strategy)

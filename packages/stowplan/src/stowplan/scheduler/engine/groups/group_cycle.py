@@ -199,7 +199,10 @@ def _outcome_by_feasibility(trial: GroupTrial, queued: QueuedPod, pod: TriedPod 
     if own is not None or pod is None:
         own = own or Failure(status=trial.before_preemption or trial.status, nominated_node_name=None)
         return msgspec.structs.replace(
-            own, nominated_node_name=trial.nominations.get(queued.pod.uid, own.nominated_node_name)
+            own,
+            nominated_node_name=trial.nominations.get(queued.pod.uid, own.nominated_node_name),
+            # The rest of a scheduled group: what is left of it may preempt.
+            at_once=trial.status.code == Code.Success,
         )
     if trial.status.code == Code.Success:
         return None
