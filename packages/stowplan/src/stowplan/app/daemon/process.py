@@ -10,7 +10,7 @@ import socket
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from msgspec import field
 
@@ -87,10 +87,8 @@ class ConnectedCluster(NamedTuple):
     lanes: Lanes | None = None
 
 
-class ClusterConnector(Protocol):
-    """Connects to the cluster of a job. Replaced in tests."""
-
-    def __call__(self, job: Job, /) -> AbstractAsyncContextManager[ConnectedCluster]: ...
+#: Connects to the cluster of a job. Replaced in tests.
+ClusterConnector: TypeAlias = Callable[[Job], AbstractAsyncContextManager[ConnectedCluster]]
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from stowplan.history.shadow.bind_comparison import Comparison, Kind, compared
 from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS, Bind, DecisionOrder
@@ -18,6 +18,7 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
+from stowplan.kube.timing.times import Times
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes, Input
 from stowplan.scheduler.framework.requests import Ask, Outcome
@@ -43,13 +44,9 @@ class Judged(PlainStruct, frozen=True, kw_only=True):
     swapped: tuple[str, ...] = ()
 
 
-class Clock(Protocol):
-    def clock(self) -> float: ...
-
-
 class Shadow:
     def __init__(
-        self, on_judged: Callable[[Judged], object], *, meter: Clock, ask: Callable[[Ask], Outcome] | None = None
+        self, on_judged: Callable[[Judged], object], *, meter: Times, ask: Callable[[Ask], Outcome] | None = None
     ) -> None:
         """`on_judged` gets each judged pod; `meter` measures durations.
 

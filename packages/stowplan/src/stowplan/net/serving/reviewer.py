@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from stowplan.kube.api.api_errors import ApiError, InternalError, ServerTimeout, Timeout, TooManyRequests
@@ -21,6 +21,7 @@ from stowplan.kube.api.users import SubjectAccessReview, TokenReview
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.times import Times, within
 from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.net.serving.access_metrics import RequestMetrics
 
 R = TypeVar("R", TokenReview, SubjectAccessReview)
 T = TypeVar("T")
@@ -36,10 +37,6 @@ FAILURES = (ApiError, Unreachable, DecodeError)
 NO_ANSWER = "<error>"
 
 _PASSING = (InternalError, Timeout, ServerTimeout, TooManyRequests, OutcomeUnknown)
-
-
-class RequestMetrics(Protocol):
-    def observe(self, code: str, seconds: float) -> None: ...
 
 
 class Reviewer:
