@@ -39,6 +39,10 @@ MOMENT = 0.1
 QUIET, EVICTED = 250, 360
 
 
+#: The run time of pods of Jobs.
+FOREVER = "100000s"
+
+
 class Fail(NamedTuple):
     node: str
     seconds: int
@@ -243,7 +247,7 @@ class Simulated:
             (folder / "budgets.yaml").write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in budgets))
             files = [str(folder / "budgets.yaml")]
         given = scenario(
-            *({"name": name, "manifest": manifest} for name, manifest in workloads.items()),
+            *(in_scenario(name, manifest) for name, manifest in workloads.items()),
             groups=[group("node", count=NODES, cpu=100, labels={})],
             events=[{"at": at, **event.event()} for at, event in events],
             models={"startup": startup, "termination": termination, "controllerDelay": 0},
@@ -306,6 +310,11 @@ class Simulated:
             name: (one.expected_pods, one.current_healthy, one.desired_healthy, one.disruptions_allowed)
             for name, one in found
         }
+
+
+def in_scenario(name, manifest):
+    """Pods of Jobs run for longer than anything here."""
+    return {"name": name, "manifest": manifest, **({"lifetime": FOREVER} if manifest["kind"] == "Job" else {})}
 
 
 class SeenPod(NamedTuple):

@@ -55,6 +55,7 @@ class Ended(PlainStruct, frozen=True):
     """A pod that succeeded or failed, or that is lost and counts as failed."""
 
     succeeded: bool
+    #: In whole seconds, as in a status.
     at: float
     #: Of an Indexed Job; None: it has none that counts.
     index: int | None = None

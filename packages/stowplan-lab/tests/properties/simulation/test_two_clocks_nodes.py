@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from support.examples import times
-from support.live.two_clocks_nodes import Drain, Fail, Remove, Taint, agree_on_nodes
+from support.live.two_clocks_nodes import FOREVER, Drain, Fail, Remove, Taint, agree_on_nodes
 from support.scenarios.manifests import container
 
 
@@ -40,6 +40,15 @@ def workload(kind, replicas=None, tolerations=(), **more):
     }
 
 
+def job(policy, replacement, tolerations=()):
+    made = workload("Job", completions=4, parallelism=3, podReplacementPolicy=replacement, tolerations=tolerations)
+    del made["spec"]["selector"]
+    template = made["spec"]["template"]
+    template["metadata"]["annotations"] = {"stowplan.io/run-for": FOREVER}
+    template["spec"]["restartPolicy"] = policy
+    return made
+
+
 def budget(kind, spec):
     return {
         "apiVersion": "policy/v1",
@@ -65,18 +74,20 @@ EVENTS = st.one_of(
 @given(
     st.integers(0, 5),
     st.integers(0, 3),
-    st.tuples(*[st.sampled_from(TOLERATIONS)] * 3),
+    st.tuples(*[st.sampled_from(TOLERATIONS)] * 4),
+    st.tuples(st.sampled_from(["Never", "OnFailure"]), st.sampled_from(["TerminatingOrFailed", "Failed"])),
     st.lists(st.tuples(st.sampled_from([3, 11, 29, 77, 240]), EVENTS), max_size=6),
     st.sampled_from(PROTECTIONS),
     st.sampled_from([0, 6.3]),
     st.sampled_from([0, 2.6, 27.3]),
 )
-def test_nodes(tmp_path, replicas, ordinals, tolerations, gaps, protection, startup, termination):
-    first, second, third = tolerations
+def test_nodes(tmp_path, replicas, ordinals, tolerations, policies, gaps, protection, startup, termination):
+    first, second, third, fourth = tolerations
     workloads = {
         "web": workload("ReplicaSet", replicas, first),
         "db": workload("StatefulSet", ordinals, second, serviceName="db"),
         "d": workload("DaemonSet", None, third),
+        "j": job(*policies, fourth),
     }
     budgets = [budget("ReplicaSet", protection), budget("StatefulSet", protection)] if protection else []
     events, at = [], 20
@@ -104,6 +115,7 @@ def test_chosen_events(tmp_path, events):
         "web": workload("ReplicaSet", 5, TOLERATIONS[1]),
         "db": workload("StatefulSet", 3, TOLERATIONS[2], serviceName="db"),
         "d": workload("DaemonSet"),
+        "j": job("Never", "TerminatingOrFailed"),
     }
     budgets = [budget("ReplicaSet", {"maxUnavailable": 1}), budget("StatefulSet", {"minAvailable": 2})]
     agree_on_nodes(workloads, events, tmp_path, budgets=budgets)

@@ -78,6 +78,7 @@ class Kubelets:
     def _run_in(self, entry: Entry, startup: float) -> None:
         origin, now = entry.origin, self._context.time.now
         entry.starts = starts = now + startup
+        entry.unready_since = None
         if origin.on_change is not None or self.observers:
             self._context.later(startup, partial(self._start, entry, starts))
         lifetime = origin.lifetime
@@ -112,7 +113,7 @@ class Kubelets:
             again = ends + entry.back_off.after_run(ends)
             entry.back_off = entry.back_off.restarted(ends, again)
             entry.starts = entry.ends = again
-            entry.has_run = True
+            entry.has_run, entry.unready_since = True, ends
             self._notify(entry)
             self._context.time.at(again, Call(partial(self._restart, entry, again)))
 
@@ -139,6 +140,10 @@ class Kubelets:
 
     def _stopped(self, pod: Pod) -> None:
         if self._works(pod.spec.node_name):
+            entry = self._context.ledger.of(pod.metadata.uid)
+            if entry is not None:
+                # Its containers have ended now.
+                entry.unready_since = None
             self._context.time.end(pod)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
@@ -164,7 +169,7 @@ class Kubelets:
 
     def _lose_readiness(self, entry: Entry) -> None:
         if entry.starts <= self._context.now:
-            entry.has_run, entry.starts = True, inf
+            entry.has_run, entry.starts, entry.unready_since = True, inf, self._context.now
             self._notify(entry)
 
     def resume(self, node: str) -> None:
@@ -179,9 +184,13 @@ class Kubelets:
         for entry in entries:
             if not self._works(node) or self._context.ledger.of(entry.pod.metadata.uid) is not entry:
                 continue
+            ends_now = ends_after_outage(entry.pod.spec.restart_policy)
+            if entry.why or ends_now:
+                # Its containers count as ended now.
+                entry.unready_since = None
             if entry.why:
                 self._context.time.end(entry.pod)
-            elif ends_after_outage(entry.pod.spec.restart_policy):
+            elif ends_now:
                 self._context.delete(entry, NODE_FAILED, at_once=True)
             else:
                 self._lose_readiness(entry)

@@ -100,6 +100,8 @@ class Entry(PlainStruct, eq=False, kw_only=True):
     restarts: int = 0
     failed: bool = False
     back_off: BackOff = NO_BACK_OFF
+    #: Since when it is not Ready any more.
+    unready_since: float | None = None
     evicted: float | None = None
     #: Why it was deleted, once known.
     why: str = ""

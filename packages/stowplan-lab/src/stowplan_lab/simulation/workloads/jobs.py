@@ -103,7 +103,7 @@ class JobController:
             self._release(index)
         if index is not None:
             index = self._counting(index)
-        self._ended.append(Ended(not entry.failed, self._context.time.now, index))
+        self._ended.append(Ended(not entry.failed, float(int(self._context.time.now)), index))
         self._looks.soon()
 
     def lost(self, entry: Entry) -> None:
@@ -115,7 +115,8 @@ class JobController:
             self._release(index)
         verdict = self.progress.verdict
         if counts_when_terminating(self.job.spec, None if verdict is None else verdict.type):
-            self._count(uid, index)
+            is_starting = bool(entry.node) and entry.starts > self._context.now and not entry.has_run
+            self._count(entry, index, at=entry.placed if is_starting else None)
         self._looks.soon()
 
     def _gone(self, entry: Entry) -> None:
@@ -124,15 +125,20 @@ class JobController:
             return
         index = self._leaving.pop(uid, None)
         self._release(index)
-        self._count(uid, index, succeeded=self._context.now >= entry.ends and not entry.failed)
+        self._count(entry, index, succeeded=self._context.now >= entry.ends and not entry.failed)
         self._settled.discard(uid)
         self._looks.soon()
 
-    def _count(self, uid: str, index: int | None, *, succeeded: bool = False) -> None:
-        """Count a lost pod; one that is not counted before it is gone may succeed first."""
+    def _count(self, entry: Entry, index: int | None, *, succeeded: bool = False, at: float | None = None) -> None:
+        """Count a lost pod; one that is not counted before it is gone may succeed first.
+
+        `at`: when it ended, by `reconcile.pods.finished_at`, if not when it ceased to be Ready, or now.
+        """
+        uid, at = entry.pod.metadata.uid, entry.unready_since if at is None else at
         if uid not in self._settled:
             self._settled.add(uid)
-            self._ended.append(Ended(succeeded, self._context.now, self._counting(index)))
+            ended = self._context.now if at is None else at
+            self._ended.append(Ended(succeeded, float(int(ended)), self._counting(index)))
 
     def _release(self, index: int | None) -> None:
         if self.indexes is not None and index is not None:
