@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -90,6 +90,13 @@ class SimulationContext:
         """Whether the pod has been running for this many seconds, and is not about to be deleted."""
         entry = self.ledger.of(uid)
         return entry is not None and not entry.why and entry.starts + min_ready <= self.now
+
+    def available_later(self, uids: Iterable[str], min_ready: float) -> Iterator[tuple[Entry, float]]:
+        """The running pods that have not run for this many seconds yet, and when a controller sees that they have."""
+        for uid in uids:
+            entry = self.ledger.of(uid)
+            if entry is not None and not entry.why and entry.starts <= self.now < entry.starts + min_ready:
+                yield entry, entry.starts + self.models.controller_delay + min_ready
 
     def reported(self, name: str, uid: str) -> ReportedPod:
         """The pod as its kubelet reports it; one that the API server rejected has no node."""

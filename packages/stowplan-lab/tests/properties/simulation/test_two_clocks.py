@@ -22,12 +22,17 @@ strategies = st.one_of(
     ),
 )
 changes = st.one_of(
-    sizes.map(Scale), st.sampled_from([100, 200, 300]).map(lambda cpu: RollOut({"template": template(cpu)}))
+    sizes.map(Scale),
+    st.builds(
+        lambda cpu, seconds: RollOut({"template": template(cpu), "minReadySeconds": seconds}),
+        st.sampled_from([100, 200, 300]),
+        st.sampled_from([0, 13]),
+    ),
 )
 
 
 @examples(30)
-@given(sizes, strategies, st.sampled_from([0, 13]), st.lists(changes, max_size=8), st.sampled_from([0, 17]))
+@given(sizes, strategies, st.sampled_from([0, 13]), st.lists(changes, max_size=8), st.sampled_from([0, 19]))
 def test_deployments(replicas, strategy, min_ready, changes, termination):
     spec = {
         "replicas": replicas,
@@ -40,7 +45,7 @@ def test_deployments(replicas, strategy, min_ready, changes, termination):
 
 
 @examples(20)
-@given(sizes, st.lists(sizes.map(lambda size: Scale(size, "ReplicaSet")), max_size=8), st.sampled_from([0, 17]))
+@given(sizes, st.lists(sizes.map(lambda size: Scale(size, "ReplicaSet")), max_size=8), st.sampled_from([0, 19]))
 def test_replica_sets(replicas, changes, termination):
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(100)}
     agree({"web": {"kind": "ReplicaSet", "spec": spec}}, changes, termination=termination)

@@ -63,7 +63,7 @@ taints = st.builds(
     st.integers(2, 5),
     strategies,
     st.lists(st.one_of(rollouts, rollouts, taints), max_size=8),
-    st.sampled_from([0, 17]),
+    st.sampled_from([0, 19]),
 )
 def test_daemon_sets(nodes, strategy, changes, termination):
     spec = {

@@ -53,6 +53,9 @@ class DaemonSetController:
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
         self._turn_to(self._revisions.roll_out(template, self._context.now))
+        for pods in self._pods.values():
+            for entry, when in self._context.available_later(pods, self._template.min_ready):
+                self._look_at(when, _node(entry.pod))
         self._judge_all()
 
     def _judge_all(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.reconcile.deployments import RECREATE, Step, next_step, oldest_first, replicas_annotations
@@ -45,7 +46,12 @@ class DeploymentController(WorkloadController):
 
     def roll_out(self, template: Template | None) -> None:
         """Switch to another template; None: restart the current one."""
+        min_ready = self._template.min_ready
         self._template = self._revisions.roll_out(template, self._context.now)
+        if self._template.min_ready != min_ready:
+            later = self._context.available_later(self._active.values(), self._template.min_ready)
+            for when in {when for _, when in later}:
+                self._context.time.at(when, Call(self._reconcile))
         self._reconcile()
 
     def lost(self, entry: Entry) -> None:

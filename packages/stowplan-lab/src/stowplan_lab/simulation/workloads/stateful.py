@@ -55,6 +55,8 @@ class StatefulSetController(Replicated):
     def roll_out(self, template: Template | None) -> None:
         self._turn_to(self._revisions.roll_out(template, self._context.now))
         self._specs.clear()
+        for _, when in self._context.available_later(self._pods.values(), self._template.min_ready):
+            self._look_at(when)
         self._reconcile()
 
     def _turn_to(self, template: Template) -> None:
@@ -92,7 +94,9 @@ class StatefulSetController(Replicated):
             self._look_later(self._template.min_ready)
 
     def _look_later(self, seconds: float = 0.0) -> None:
-        at = self._context.now + self._context.models.controller_delay + seconds
+        self._look_at(self._context.now + self._context.models.controller_delay + seconds)
+
+    def _look_at(self, at: float) -> None:
         if at not in self._due:
             self._due.add(at)
             self._context.time.at(at, Call(partial(self._look, at)))
