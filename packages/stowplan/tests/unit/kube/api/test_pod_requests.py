@@ -147,11 +147,17 @@ POD_LEVEL = {"allocatedResources": {"cpu": "3"}, "resources": amounts("3500m")}
             id="a reservation without a report of what it has",
         ),
         pytest.param(
-            a_pod(a_container("4", name="a"), status={"conditions": [INFEASIBLE], "containerStatuses": of_status(a=(2, None))}),
+            a_pod(
+                a_container("4", name="a"),
+                status={"conditions": [INFEASIBLE], "containerStatuses": of_status(a=(2, None))},
+            ),
             2, 2, id="infeasible, nothing reserved",
         ),
         pytest.param(
-            a_pod(a_container("4", name="a"), status={"conditions": [INFEASIBLE], "containerStatuses": of_status(x=(2, 2))}),
+            a_pod(
+                a_container("4", name="a"),
+                status={"conditions": [INFEASIBLE], "containerStatuses": of_status(x=(2, 2))},
+            ),
             4, 0, id="infeasible, no status",
         ),
         pytest.param(
