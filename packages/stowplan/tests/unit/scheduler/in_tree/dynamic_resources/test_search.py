@@ -300,7 +300,8 @@ FAILING = [
         'device.attributes["gpu.example.com"].nothing == 1',
         "claim default/c: selector #0: CEL runtime error: no such key: nothing",
         "claim default/c: selector #0 on device gpu.example.com/p0/d: CEL runtime error: no such key: nothing. "
-        "consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional fields",
+        "consider using CEL optional chaining (.? followed by orValue()) or guarding the check with has() for optional "
+        "fields",
     ),
     (
         "1 / 0 == 1",
