@@ -8,17 +8,22 @@ from pathlib import Path
 from typing import Any
 
 from stowplan_scheduler_plugins.golden.configurations import configuration_answer
+from stowplan_scheduler_plugins.golden.numa import cache_answers, fingerprint_answers
 from stowplan_scheduler_plugins.golden.scenarios import scenario_answers
 from stowplan_scheduler_plugins.golden.tally import CONFIGURATIONS, STEPS, VERDICTS, Answer
 
 Json = Any
+#: Categories that are about a part of a plugin.
+_OF_PARTS = {"fingerprint": fingerprint_answers, "nrtcache": cache_answers}
 CONFIG = "config"
 #: Clusters whose pods are judged one by one, or compared by a QueueSort plugin.
 KNOWN = frozenset(
     {
+        *_OF_PARTS,
         "allocatable",
         "networkaware",
         "nodemetadata",
+        "nrt",
         "peaks",
         "podstate",
         "preemptiontoleration",
@@ -45,17 +50,19 @@ def compared(folder: Path, category: str, choose: Callable[[list[bytes]], list[b
 
 
 def _answers(category: str, number: int, row: Json) -> Iterator[Answer]:
-    if category == CONFIG:
-        yield configuration_answer(number, row)
-    elif category in KNOWN:
-        try:
+    try:
+        if category == CONFIG:
+            yield configuration_answer(number, row)
+        elif category in _OF_PARTS:
+            yield from _OF_PARTS[category](number, row)
+        elif category in KNOWN:
             yield from scenario_answers(row)
-        except Exception:
-            # Whatever it is: the other scenarios are compared.
-            raised = traceback.format_exc().splitlines()[-3:]
-            yield Answer(STEPS, row["name"], [f"raised: {' | '.join(raised)}"])
-    else:
-        yield from _not_built(category, number, row)
+        else:
+            yield from _not_built(category, number, row)
+    except Exception:
+        # Whatever it is: the other rows are compared.
+        raised = " | ".join(traceback.format_exc().splitlines()[-3:])
+        yield Answer(STEPS, row.get("name", f"{category} line {number}"), [f"raised: {raised}"])
 
 
 def _not_built(category: str, number: int, row: Json) -> Iterator[Answer]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import stowplan
-from stowplan.plugins import PodInfo, QueueSortPlugin
+from stowplan.plugins import CycleState, PodInfo, QueueSortPlugin, ReservePlugin
 from stowplan.plugins.objects import parse_timestamp
 from stowplan_scheduler_plugins.golden.differences import differences, verdict_differences
 from stowplan_scheduler_plugins.golden.tally import STEPS, VERDICTS, Answer
@@ -40,6 +40,8 @@ def scenario_answers(scenario: Json) -> Iterator[Answer]:
                 if "deleted" in wanted:
                     wanted = wanted | {"deleted": sorted(wanted["deleted"])}
                 found += differences(wanted, _post_filter(cluster, pod, several=several), "/postFilter")
+            if "reserved" in want:
+                found += differences(want["reserved"], _reserve(cluster, pod), "/reserved")
             yield Answer(VERDICTS, f"{name} {want['pod']}", found)
     if "less" in scenario:
         yield Answer(STEPS, f"{name} queue", list(differences(scenario["less"], _less(cluster, scenario), "less")))
@@ -56,6 +58,18 @@ def _verdict(cluster: stowplan.Cluster, pod: Json) -> Json:
         # An error of some nodes, while others are candidates.
         found["preemption"]["reason"] = verdict.preemption.error
     return found
+
+
+def _reserve(cluster: stowplan.Cluster, pod: Json) -> str:
+    """Assume the pod on the best node, the first one of equals, and run Reserve alone."""
+    totals: dict[str, int] = cluster.explain(pod).to_dict()["totals"]
+    node = min(totals, key=lambda name: (-totals[name], name))
+    info = cluster.pod(pod)
+    cluster.add(pod | {"spec": pod["spec"] | {"nodeName": node}})
+    for plugin in cluster.framework_of(info).plugins.values():
+        if isinstance(plugin, ReservePlugin):
+            plugin.reserve(CycleState(), info, node)
+    return node
 
 
 def _post_filter(cluster: stowplan.Cluster, pod: Json, *, several: bool) -> Json:

@@ -10,7 +10,8 @@ docs/reference/behaviour.md, Informers and kinds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeGuard
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
@@ -63,10 +64,10 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
     """The kinds that these profiles need, the core ones first; `report` gets registrations for unknown resources."""
     profiles = tuple(frameworks)
     needed, read = _declared(profiles)
-    registered = _registered(profiles, report)
+    registered = _registered(profiles, report, {kind.resource: kind for kind in (*needed, *read) if _is_custom(kind)})
     for kind, names in registered.items():
         # A plugin that registers for a custom resource depends on it; events of a built-in kind only requeue pods.
-        waiting = names - read.get(kind, set()) if issubclass(kind, CustomObject) else set()
+        waiting = names - read.get(kind, set()) if _is_custom(kind) else set()
         needed.setdefault(kind, set()).update(waiting)
     found = (
         WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())))
@@ -92,14 +93,19 @@ def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:
     return needed, read
 
 
-def _registered(frameworks: Iterable[Framework], report: Callable[[str], None]) -> _Plugins:
-    """Kind -> plugins that registered events of it, except for kinds that are always watched."""
+def _registered(
+    frameworks: Iterable[Framework], report: Callable[[str], None], declared: Mapping[str, type[ApiStruct]]
+) -> _Plugins:
+    """Kind -> plugins that registered events of it, except for kinds that are always watched.
+
+    `declared` are the types that plugins have declared for custom resources: they say whether these have namespaces.
+    """
     found: _Plugins = {}
     wrong: set[tuple[str, str]] = set()
     for framework in frameworks:
         for plugin, events in framework.registered_events(implied=False).items():
             for resource in sorted(_spelt_out(registered.event.resource for registered in events)):
-                kind = _kind_of(resource)
+                kind = declared.get(resource) or _kind_of(resource)
                 if kind is not None:
                     found.setdefault(kind, set()).add(plugin)
                 else:
@@ -107,6 +113,10 @@ def _registered(frameworks: Iterable[Framework], report: Callable[[str], None]) 
     for plugin, resource in sorted(wrong):
         report(f"Incorrect event registration: plugin {plugin}: {resource!r} is not <plural>.<version>.<group>")
     return found
+
+
+def _is_custom(kind: type[ApiStruct]) -> TypeGuard[type[CustomObject]]:
+    return issubclass(kind, CustomObject)
 
 
 def _spelt_out(resources: Iterable[str]) -> set[str]:

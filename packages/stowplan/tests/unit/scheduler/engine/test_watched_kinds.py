@@ -175,6 +175,17 @@ def test_a_plugin_that_only_reads_a_custom_resource_works_without_it():
     assert found[len(CORE) :] == (WatchedKind(custom_resource(QUEUES), read_by=frozenset({"Gate"})),)
 
 
+def test_a_declared_type_of_a_custom_resource_is_watched_for_its_events():
+    racks = custom_resource("racks.v1.example.com", namespaced=False)
+
+    class Racks(waiting_for("Racks", "racks.v1.example.com")):
+        name = "Racks"
+        needs_kinds = (racks,)
+
+    assert WatchedKind(racks, frozenset({"Racks"})) in kinds_of(bare_with("Racks"), plugins=[Racks])
+    assert len(kinds_of(bare_with("Racks"), plugins=[Racks])) == len(CORE) + 1
+
+
 def test_core_kinds_are_watched_once():
     plugin = looking_up("Gate", waiting_for("Gate"), needs_kinds=(t.Namespace,), reads_kinds=(t.Node,))
     assert [watched.kind for watched in kinds_of(bare_with("Gate"), plugins=[plugin])] == list(CORE)
