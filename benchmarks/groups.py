@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RACK = "example.com/rack"
-GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
 _LONGEST = 600.0
 
 

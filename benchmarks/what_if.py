@@ -41,7 +41,7 @@ def cluster_of(shape: str, nodes: int, pods: int) -> Cluster:
         objects.append(pod)
     objects += beside(shape, names, pods)
     gates = {"GenericWorkload": True, "GangScheduling": True} if shape == "groups" else None
-    return Cluster(objects, feature_gates=gates)
+    return Cluster(objects, feature_gates=gates, emulated_version="1.36")
 
 
 def pod_of(shape: str, i: int) -> dict[str, Any]:

@@ -306,7 +306,9 @@ def nodes():
 
 
 def cluster_with(plugin, gates=None):
-    return stowplan.Cluster(nodes(), configuration(plugin), plugins=[plugin], feature_gates=gates)
+    return stowplan.Cluster(
+        nodes(), configuration(plugin), plugins=[plugin], feature_gates=gates, emulated_version="1.36"
+    )
 
 
 def single_pods(cluster):

@@ -17,7 +17,11 @@ import re
 
 import pytest
 
+import stowplan
 from support.examples import sampled
+
+#: The version that gave the recorded answers.
+REFERENCE = "1.36"
 
 DATA = pathlib.Path(__file__).parent / "data"
 
@@ -57,6 +61,12 @@ def rows(name, choose=list):
 def scenarios(category):
     """The recorded clusters of a category; `make test` takes a tenth of them."""
     return rows(category, sampled)
+
+
+def cluster_of(scenario):
+    """The cluster, as the version that answered sees it."""
+    objects = scenario["objects"] + scenario["pods"]
+    return stowplan.Cluster(objects, config=scenario["config"], emulated_version=REFERENCE)
 
 
 def compared(category):

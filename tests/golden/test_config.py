@@ -6,7 +6,7 @@ from golden import compare
 
 def answer_to(config):
     try:
-        loaded = stowplan.load_config(config)
+        loaded = stowplan.load_config(config, emulated_version=compare.REFERENCE)
     except stowplan.ConfigError as error:
         return {"error": compare.normal_error(str(error))}
     return {"written": loaded.to_dict(), "effective": loaded.effective_plugins()}

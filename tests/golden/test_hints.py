@@ -2,7 +2,6 @@
 
 import pytest
 
-import stowplan
 from golden import compare
 
 
@@ -12,7 +11,7 @@ def test_hints_equal_the_reference(category):
 
 
 def hint_differences(scenario):
-    cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
+    cluster = compare.cluster_of(scenario)
     pods = {compare.key_of(pod): pod for pod in scenario["pods"]}
     found = []
     for answer in scenario["hints"]:

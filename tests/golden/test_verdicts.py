@@ -2,7 +2,6 @@
 
 import pytest
 
-import stowplan
 from golden import compare
 
 
@@ -12,7 +11,7 @@ def test_verdicts_equal_the_reference(category):
 
 
 def verdict_differences(scenario):
-    cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
+    cluster = compare.cluster_of(scenario)
     found = []
     for pod, want in zip(scenario["pods"], scenario["verdicts"], strict=True):
         got = cluster.explain(pod).to_dict()

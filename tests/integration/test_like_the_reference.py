@@ -12,7 +12,7 @@ import pytest
 from stowplan.app.cli.kube_scheduler import main
 from stowplan.net.serving.tls.certificates import self_signed
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
-from support.processes.beside_reference import OUR_FLAGS
+from support.processes.beside_reference import AS_REFERENCE, OUR_FLAGS
 from support.processes.servers import assets, free_port
 
 REFERENCE = assets() and assets() / "kube-scheduler"
@@ -131,7 +131,8 @@ def test_exit_code_and_last_line_are_the_same(line, folder, capsys):
     reaching = f"--kubeconfig={folder}/kubeconfig --bind-address=127.0.0.1 --secure-port={free_port()} "
     arguments = shlex.split(line.replace("-k ", reaching).format(folder=folder))
     theirs = subprocess.run([REFERENCE, *arguments], capture_output=True, text=True, timeout=60, check=False)
-    code = main(arguments)
+    emulated = () if "--emulated-version" in line else (AS_REFERENCE,)
+    code = main([*emulated, *arguments])
     ours = capsys.readouterr()
     assert (code, last_line(ours.err)) == (theirs.returncode, last_line(theirs.stderr))
     assert ours.out == theirs.stdout
@@ -141,7 +142,7 @@ def test_the_written_configuration_is_the_same(folder, capsys):
     files = folder / "theirs.yaml", folder / "ours.yaml"
     common = [f"--kubeconfig={folder}/kubeconfig", "--secure-port=0"]
     subprocess.run([REFERENCE, *common, f"--write-config-to={files[0]}"], capture_output=True, timeout=60, check=True)
-    assert main([*common, f"--write-config-to={files[1]}"]) == 0
+    assert main([AS_REFERENCE, *common, f"--write-config-to={files[1]}"]) == 0
     assert files[1].read_text() == files[0].read_text()
 
 

@@ -10,6 +10,7 @@ import re
 import pytest
 
 from support.api import manifests
+from support.processes.beside_reference import AS_REFERENCE
 from support.processes.scheduler_process import ADMIN, COMMAND, NOBODY, kube_scheduler
 from support.processes.servers import assets, real_server
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(
     REFERENCE is None or not REFERENCE.exists(), reason="KUBEBUILDER_ASSETS has no kube-scheduler"
 )
 
-PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
+PROGRAMS = {"theirs": [str(REFERENCE)], "ours": [*COMMAND, AS_REFERENCE]}
 NOT_READY = "node.kubernetes.io/not-ready:NoSchedule-"
 
 #: Beginnings of lines that only one of the two has; docs/reference/differences.md gives the reasons.

@@ -7,7 +7,7 @@ import pytest
 from stowplan.kube.api.api_errors import Forbidden
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config.features import with_chosen
-from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.framework.interface import ReservePlugin
 from stowplan.scheduler.framework.status import unschedulable
 from support.api.manifests import node, pod
@@ -19,7 +19,7 @@ from support.scheduling.attempts import sized
 from support.scheduling.preempting import CLASSES
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
-FEATURES = with_chosen(GATES)
+FEATURES = with_chosen(GATES, V1_36)
 #: For groups that preempt as a whole; the API servers serve the fields in any case.
 WHOLE = GATES | {"WorkloadAwarePreemption": True}
 RACK = "example.com/rack"
@@ -219,7 +219,7 @@ async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
         group("vast", 3, priorityClassName="most"),
     ]
     async with running(
-        api_server, namespace, *CLASSES, *groups, a_node("n1"), a_node("n2"), features=with_chosen(WHOLE)
+        api_server, namespace, *CLASSES, *groups, a_node("n1"), a_node("n2"), features=with_chosen(WHOLE, V1_36)
     ) as c:
         await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
         assert await placed(c, "low-0", "low-1") == [True] * 2

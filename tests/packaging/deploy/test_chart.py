@@ -85,10 +85,8 @@ def _paths(values, prefix=""):
             yield f"{prefix}{key}"
 
 
-@pytest.mark.parametrize(
-    ("gate", "file"), [("GenericWorkload", "pod-groups.yaml"), ("DRADeviceTaintRules", "device-taint-rules.yaml")]
-)
-def test_a_feature_gate_brings_the_rights_of_its_manifest(gate, file):
+def test_a_feature_gate_brings_the_rights_of_its_manifest():
+    gate, file = "GenericWorkload", "pod-groups.yaml"
     condition = rf'index \.Values\.featureGates "{gate}"'
     (block,) = re.findall(rf"{condition}.*?\}}\}}\n(.*?)\{{\{{- end", TEMPLATES["rbac.yaml"], re.DOTALL)
     role, _ = objects(FEATURE_GATES / file)

@@ -82,7 +82,7 @@ def names():
 @pytest.mark.parametrize("name", WITH_EXAMPLES)
 def test_its_example_runs(name, names):
     public = WITH_EXAMPLES[name]
-    gates = dict.fromkeys(("GenericWorkload", "GangScheduling", "TopologyAwareWorkloadScheduling"), True)
+    gates = dict.fromkeys(("GenericWorkload", "TopologyAwareWorkloadScheduling"), True)
     with console.examples_copy():
         cluster = stowplan.Cluster.from_files("shop/cluster.yaml")
         groups = stowplan.Cluster.from_files("groups/racks.yaml", "groups/too-large.yaml", feature_gates=gates)

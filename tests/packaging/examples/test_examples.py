@@ -79,7 +79,7 @@ def test_configurations_are_valid_and_change_something(name):
     # The only warning is that kube-scheduler no longer reads these.
     older = name in ("policy.json", "v1beta3.yaml")
     assert valid.output.count("warning: ") == older
-    assert ("kube-scheduler 1.36 refuses it" in valid.output) == older
+    assert ("kube-scheduler 1.37 refuses it" in valid.output) == older
     assert CliRunner().invoke(cli, ["config", "diff", f"configurations/{name}"]).exit_code == 1
 
 

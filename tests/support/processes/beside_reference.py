@@ -23,7 +23,9 @@ OUR_FLAGS = {
     "watch-config",
 }
 
-PROGRAMS = {"theirs": [str(REFERENCE)], "ours": COMMAND}
+#: The reference's program is 1.36.
+AS_REFERENCE = "--emulated-version=1.36"
+PROGRAMS = {"theirs": [str(REFERENCE)], "ours": [*COMMAND, AS_REFERENCE]}
 
 NODES = [
     {**manifests.node(name), "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **labels}}}

@@ -84,7 +84,7 @@ class Drawn:
 
     def cluster(self, objects=None):
         given = self.objects if objects is None else objects
-        return Cluster(given, self.config, feature_gates=self.gates, call_extender=extended)
+        return Cluster(given, self.config, feature_gates=self.gates, emulated_version="1.36", call_extender=extended)
 
 
 def extended(url, body):

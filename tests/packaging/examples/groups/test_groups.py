@@ -10,7 +10,7 @@ from support.processes.scheduler_process import kube_scheduler
 from support.processes.servers import Server, embedded_server
 
 GROUPS = ROOT / "examples" / "groups"
-GATES = {"GenericWorkload": True, "GangScheduling": True, "TopologyAwareWorkloadScheduling": True}
+GATES = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
 FLAG = "--feature-gates=" + ",".join(f"{name}=true" for name in GATES)
 
 

@@ -21,7 +21,7 @@ import click
 from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import end_of_input, first_of, run, running
-from stowplan.app.command_line.feature_gates import feature_gates_option, features_of
+from stowplan.app.command_line.feature_gates import feature_options, features_of
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
@@ -92,7 +92,7 @@ class LocalScheduler(Protocol):
 @click.option("--until-end-of-input", is_flag=True, hidden=True, help="For a parent: end when it does.")
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
-@feature_gates_option("Feature gates of the scheduler, as kube-scheduler takes them.")
+@feature_options("Feature gates of the scheduler, as kube-scheduler takes them.")
 @click.option(
     "-v",
     "verbosity",
@@ -109,6 +109,7 @@ def up(
     config: str | None,
     plugins: tuple[str, ...],
     gates: tuple[str, ...],
+    emulated_version: str | None,
     verbosity: int | None,
     **options: Any,
 ) -> None:
@@ -130,7 +131,7 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        features, known = features_of(gates), registry.declarations
+        features, known = features_of(gates, emulated_version), registry.declarations
         configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
         with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
             documents = Documents(kinds_wanted(configuration))

@@ -36,8 +36,9 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.config.declaration import Declarations
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import Waits
 from stowplan.scheduler.engine.context import EngineSettings
@@ -223,7 +224,7 @@ class Simulation:
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
         self._guard = CallGuard()
         self._registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named, *plugins)), self._guard)
-        self._features = DEFAULT_FEATURES.with_gates(self.scenario.scheduler.feature_gates)
+        self._features = self.scenario.scheduler.features
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
         self._timeline: TimelineWriter | None = None
@@ -378,7 +379,8 @@ class Simulation:
 
     def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
         if not self._features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
-            self.context.note("gangs are ignored: scheduler.featureGates does not enable GangScheduling")
+            gate = "GangScheduling" if self._features.emulated_version < V1_37 else "GenericWorkload"
+            self.context.note(f"gangs are ignored: scheduler.featureGates does not enable {gate}")
             objects = ()
         for note in never_fitting(list(templates.values()), objects, Supply(self.scenario, self.fleet)):
             self.context.note(note)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, FeatureGates, load_config
+from stowplan.kube.config import ConfigError, FeatureGates, load_config
 from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.config.schema import API_VERSION
@@ -146,7 +146,7 @@ def set_up(
         with_profiles=_asking(found, wanted, tuple(plugins)),
         notes=tuple(_notes(found, wanted)),
         declarations=declarations,
-        features=DEFAULT_FEATURES.with_gates(found.scenario.scheduler.feature_gates),
+        features=found.scenario.scheduler.features,
     )
 
 

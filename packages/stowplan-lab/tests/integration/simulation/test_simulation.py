@@ -126,7 +126,7 @@ def gangs(*sizes, gates=True):
         duration=120,
     )
     if gates:
-        given["scheduler"] = {"featureGates": {"GenericWorkload": True, "GangScheduling": True}}
+        given["scheduler"] = {"featureGates": {"GenericWorkload": True}}
     items = [
         {
             "apiVersion": "scheduling.k8s.io/v1alpha2",
@@ -157,7 +157,7 @@ def test_a_gang_that_can_never_fit(tmp_path):
 def test_gangs_need_their_gate(tmp_path):
     found = run_with_files(tmp_path, *gangs(5, gates=False))
     assert found.summary.ends == {"pending": 1, "running": 4}
-    assert found.summary.notes == ("gangs are ignored: scheduler.featureGates does not enable GangScheduling",)
+    assert found.summary.notes == ("gangs are ignored: scheduler.featureGates does not enable GenericWorkload",)
 
 
 def test_a_pod_that_can_never_fit():

@@ -138,7 +138,7 @@ SCENARIOS = st.builds(
         "models": models,
         "duration": duration,
         "output": {"every": 20},
-        "scheduler": {"featureGates": {"GenericWorkload": True, "GangScheduling": True}},
+        "scheduler": {"featureGates": {"GenericWorkload": True}},
         "documents": documents,
     },
     st.lists(WORKLOADS, min_size=1, max_size=4),

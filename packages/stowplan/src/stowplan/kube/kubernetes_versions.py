@@ -35,11 +35,16 @@ V1_37 = KubernetesVersion(1, 37)
 #: The version of kube-scheduler that this is, and the oldest that it can behave as.
 BINARY_VERSION, OLDEST_VERSION = V1_37, KubernetesVersion(1, 34)
 #: What it behaves as unless told otherwise.
-DEFAULT_VERSION = V1_36
+DEFAULT_VERSION = V1_37
 
 
 class VersionError(ValueError):
     """A version that the scheduler cannot behave as."""
+
+
+def version_or_default(text: str | None) -> KubernetesVersion:
+    """Raises VersionError."""
+    return DEFAULT_VERSION if text is None else emulated_version_of(text)
 
 
 def emulated_version_of(text: str) -> KubernetesVersion:

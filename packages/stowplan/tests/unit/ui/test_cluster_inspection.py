@@ -131,7 +131,7 @@ def test_pods_that_wait_for_their_group():
     }
     members = [pod(f"t{i}", schedulingGroup={"podGroupName": "train"}) for i in range(5)]
     gates = {"GenericWorkload": True, "GangScheduling": True}
-    cluster = Cluster([node("a"), group, *members], feature_gates=gates)
+    cluster = Cluster([node("a"), group, *members], feature_gates=gates, emulated_version="1.36")
     found = get(ClusterInspection(ClusterSource(cluster, {})), "pending")
     assert found["counts"] == {"waits for its pod group": 5}
     assert found["pods"][0]["reason"] == ("default/train does not fit: 4 of 5 pods fit together, 1 more pod is needed")

@@ -15,6 +15,9 @@ from typing import Any
 
 import msgspec
 
+from stowplan.kube.config import FeatureGates
+from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import version_or_default
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times, Usage
 
 ZONE = "topology.kubernetes.io/zone"
@@ -87,6 +90,13 @@ class SchedulerSpec(Spec, frozen=True, kw_only=True):
     #: MODULE:CLASS of plugins.
     plugins: tuple[str, ...] = ()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
+    #: The version of kube-scheduler to decide as; None: the default.
+    emulated_version: str | None = None
+
+    @property
+    def features(self) -> FeatureGates:
+        """Raises VersionError, GateError."""
+        return with_chosen(self.feature_gates, version_or_default(self.emulated_version))
 
 
 # -- events ------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan.kube.config.features import GateError, with_chosen
+from stowplan.kube.config.features import GateError
+from stowplan.kube.kubernetes_versions import VersionError
 from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.documents import Document, FieldPath, Problem, read_document
 from stowplan_lab.simulation.definition.scenario_fields import (
@@ -66,7 +67,9 @@ def _contradictions(scenario: Scenario) -> Iterator[Problem]:
     if not (cluster.files or cluster.groups or cluster.live or cluster.kubeconfig or cluster.context or cluster.trace):
         yield ("cluster",), "there is none: give groups, files, a trace, or live: true"
     try:
-        with_chosen(scenario.scheduler.feature_gates)
+        _ = scenario.scheduler.features
+    except VersionError as error:
+        yield ("scheduler", "emulatedVersion"), str(error)
     except GateError as error:
         yield ("scheduler", "featureGates"), str(error)
     if scenario.output.every is not None and not scenario.output.every:

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.app.command_line.feature_gates import feature_gates_option, features_of
+from stowplan.app.command_line.feature_gates import feature_options, features_of
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.daemon.plugin_registry import registry_with
@@ -38,7 +38,7 @@ _STDIN = "-"
 
 _OPTIONS = (
     PLUGINS,
-    feature_gates_option(
+    feature_options(
         "Set these feature gates, which decide which plugins run by default and which arguments are valid."
     ),
 )
@@ -98,7 +98,13 @@ _INVALID = 2
 @output_option("text", "json", "yaml")
 @click.pass_context
 def view(
-    ctx: click.Context, *, files: tuple[str, ...], plugins: tuple[str, ...], gates: tuple[str, ...], output: str
+    ctx: click.Context,
+    *,
+    files: tuple[str, ...],
+    plugins: tuple[str, ...],
+    gates: tuple[str, ...],
+    emulated_version: str | None,
+    output: str,
 ) -> None:
     """Show the effect of each FILE: for each profile, the plugins of each extension point in the order they run, and
     where each comes from.
@@ -112,7 +118,7 @@ def view(
 
     Exit codes: 0: done; 2: a file is invalid.
     """
-    known, features = known_plugins(plugins), features_of(gates)
+    known, features = known_plugins(plugins), features_of(gates, emulated_version)
     records, is_valid = [], True
     for file in files:
         try:
@@ -198,17 +204,23 @@ _MAX_WARNINGS = 100
 @output_option("text", "json", "yaml")
 @click.pass_context
 def validate(
-    ctx: click.Context, *, files: tuple[str, ...], plugins: tuple[str, ...], gates: tuple[str, ...], output: str
+    ctx: click.Context,
+    *,
+    files: tuple[str, ...],
+    plugins: tuple[str, ...],
+    gates: tuple[str, ...],
+    emulated_version: str | None,
+    output: str,
 ) -> None:
     """Check whether a scheduler would start with each FILE. Errors are kube-scheduler's own, with additional hints, and
     warnings about settings without effect (an unknown plugin name that is disabled, for instance), and about files that
-    work here, but that kube-scheduler 1.36 would refuse, such as those of older versions.
+    work here, but that kube-scheduler itself would refuse, such as those of older versions.
 
     The kubeconfig, files and certificates named in the configuration are read on this machine; no cluster is contacted.
 
     Exit codes: 0: all are valid; 2: a file is invalid.
     """
-    known, features = known_plugins(plugins), features_of(gates)
+    known, features = known_plugins(plugins), features_of(gates, emulated_version)
     found = [_validated(file, known, features, plugin_names(plugins)) for file in files]
     if output == "text":
         for record in found:
@@ -275,7 +287,9 @@ def _profiles(names: list[str]) -> str:
 @file_argument()
 @plugin_options
 @output_option("yaml", "json")
-def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
+def convert(
+    *, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], emulated_version: str | None, output: str
+) -> None:
     """Convert FILE, a configuration of any version or a Policy, to an equivalent KubeSchedulerConfiguration of v1.
     Comments say what changed and why; settings that v1 cannot express are also reported on stderr. A v1 file is not
     changed.
@@ -287,7 +301,7 @@ def convert(*, file: str, plugins: tuple[str, ...], gates: tuple[str, ...], outp
     Example:
       stowplan config convert policy.json > scheduler.yaml
     """
-    known, features = known_plugins(plugins), features_of(gates)
+    known, features = known_plugins(plugins), features_of(gates, emulated_version)
     try:
         document = read(file)
         loaded = load_document(document, plugins=known, features=features)
@@ -321,6 +335,7 @@ def diff(
     right: str | None,
     plugins: tuple[str, ...],
     gates: tuple[str, ...],
+    emulated_version: str | None,
     output: str,
 ) -> None:
     """Show differences in effect between LEFT and RIGHT: which plugins run where and with which weight, their
@@ -331,7 +346,7 @@ def diff(
 
     Exit codes: 0: equal; 1: different; 2: a file is invalid.
     """
-    known, features = known_plugins(plugins), features_of(gates)
+    known, features = known_plugins(plugins), features_of(gates, emulated_version)
     names = ("defaults", shown(left)) if right is None else (shown(left), shown(right))
     given = load(left, known, features)
     if right is None:
@@ -362,9 +377,9 @@ def _print_differences(names: tuple[str, str], found: list[Difference]) -> None:
 @click.command(short_help="Write the configuration that applies without a file.")
 @plugin_options
 @output_option("yaml", "json")
-def defaults(*, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
+def defaults(*, plugins: tuple[str, ...], gates: tuple[str, ...], emulated_version: str | None, output: str) -> None:
     """Write the complete configuration that applies without a file, as kube-scheduler --write-config-to does."""
-    loaded = load_document(None, plugins=known_plugins(plugins), features=features_of(gates))
+    loaded = load_document(None, plugins=known_plugins(plugins), features=features_of(gates, emulated_version))
     write_data(loaded.configuration.to_dict(), output)
 
 
@@ -385,7 +400,9 @@ class _FieldPath(click.ParamType[str]):
 @click.argument("field", type=_FieldPath(), default="")
 @plugin_options
 @output_option("text", "json", "yaml")
-def explain(*, field: str, plugins: tuple[str, ...], gates: tuple[str, ...], output: str) -> None:
+def explain(
+    *, field: str, plugins: tuple[str, ...], gates: tuple[str, ...], emulated_version: str | None, output: str
+) -> None:
     """Describe FIELD: its type, default and range, which versions have it and what it does. FIELD is a path in the
     configuration, a kind of plugin arguments (optionally with a path in it), a plugin, or Policy.
 
@@ -397,7 +414,7 @@ def explain(*, field: str, plugins: tuple[str, ...], gates: tuple[str, ...], out
       stowplan config explain Policy.priorities
     """
     try:
-        found = explain_field(field, known_plugins(plugins), features_of(gates))
+        found = explain_field(field, known_plugins(plugins), features_of(gates, emulated_version))
     except UnknownFieldError as error:
         raise InputError(str(error), hints=error.hints) from error
     if output == "text":

@@ -26,6 +26,7 @@ from stowplan.app.daemon.secure_port import Port, Running, opened_port, served
 from stowplan.kube.config import Configuration
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.metrics.families import Histogram
 from stowplan.kube.structs import PlainStruct
@@ -77,7 +78,7 @@ async def schedule(process: Process, opener: ClusterConnector) -> None:
         _show_configuration(job.config)
         if line["write-config-to"]:
             return _write_configuration(job.config, line["write-config-to"])
-        _log_start(line)
+        _log_start(line, job.features.emulated_version)
         requested = await _live(process, port, cluster, scheduler, stopped)
     _log_end(elected=cluster.election is not None, requested=requested)
 
@@ -99,9 +100,9 @@ async def _unless(stopped: asyncio.Event, beginning: Coroutine[Any, Any, T]) -> 
         await asyncio.gather(task, return_exceptions=True)
 
 
-def _log_start(line: CommandLine) -> None:
+def _log_start(line: CommandLine, emulated: KubernetesVersion) -> None:
     reported = line["version"]
-    version = f"stowplan {__version__} (decides as kube-scheduler 1.36)" if reported == NO_VERSION else reported
+    version = f"stowplan {__version__} (decides as kube-scheduler {emulated})" if reported == NO_VERSION else reported
     _log.info("Starting Kubernetes Scheduler", version=version)
     _log.info(
         "Python settings",

@@ -51,7 +51,7 @@ _ABOUT = """\
 Stowplan's kube-scheduler is a control plane process that assigns Pods to Nodes.
 For each Pod in its queue it finds the Nodes that the Pod's constraints and the
 free resources allow, ranks them, and binds the Pod to the best. Flags, files and
-decisions are those of Kubernetes' own kube-scheduler 1.36, the reference
+decisions are those of Kubernetes' own kube-scheduler 1.37, the reference
 implementation; several schedulers can work in one cluster. See
 https://kubernetes.io/docs/concepts/scheduling-eviction/
 for what it considers."""

@@ -21,7 +21,7 @@ from stowplan.kube.api.meta import ApiStruct, controller_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.features import GateError, known_gates, with_chosen
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, VersionError, emulated_version_of
+from stowplan.kube.kubernetes_versions import VersionError, version_or_default
 from stowplan.scheduler.engine.context import RandomSource
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.runtime.registry import Registry
@@ -176,8 +176,7 @@ def features_of(config: object, gates: Mapping[str, bool], emulated_version: str
     if gates and isinstance(config, Configuration):
         raise ClusterError("feature_gates: the Configuration was loaded with its own; load it with these")
     try:
-        version = DEFAULT_VERSION if emulated_version is None else emulated_version_of(emulated_version)
-        return with_chosen(gates, version)
+        return with_chosen(gates, version_or_default(emulated_version))
     except VersionError as e:
         raise ClusterError(f"emulated_version: {e}") from None
     except GateError as e:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stowplan.kube import config
 from stowplan.kube.config.config_loading import Source
 from stowplan.kube.config.features import with_chosen
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, emulated_version_of
+from stowplan.kube.kubernetes_versions import version_or_default
 from stowplan.scheduler.in_tree.discovery import declarations
 
 
@@ -25,6 +25,5 @@ def load_config(
         >>> profile.plugin_args("NodeResourcesFit").scoring_strategy.type
         'MostAllocated'
     """
-    version = DEFAULT_VERSION if emulated_version is None else emulated_version_of(emulated_version)
-    features = with_chosen(feature_gates or {}, version)
+    features = with_chosen(feature_gates or {}, version_or_default(emulated_version))
     return config.load_config(source, plugins=declarations(), features=features)

@@ -25,7 +25,7 @@ from stowplan.kube.api.types import Event, Namespace, ObjectMeta, Pod
 from stowplan.kube.config import load_config
 from stowplan.kube.config.features import with_chosen
 from stowplan.kube.klog import get_logger
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, emulated_version_of
+from stowplan.kube.kubernetes_versions import version_or_default
 from stowplan.net.client.events.event_forms import EventsV1, namespace_of_event
 from stowplan.net.client.events.event_series import EventKey, EventSeries, RecordedEvent
 from stowplan.scheduler.engine.decision.decision import Decision
@@ -117,8 +117,7 @@ class LiveCluster:
         registry = guarded_registry(plugins, CallGuard(seconds=plugin_timeout))
         agenda = Agenda(START)
         self._attempts = _Attempts(agenda)
-        version = DEFAULT_VERSION if emulated_version is None else emulated_version_of(emulated_version)
-        features = with_chosen(feature_gates or {}, version)
+        features = with_chosen(feature_gates or {}, version_or_default(emulated_version))
         asked_for = [plugin.name for plugin in plugins]
         configuration = load_config(config, plugins=registry.declarations, features=features, asked_for=asked_for)
         self.engine = Engine(

@@ -18,6 +18,7 @@ from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.kube.config import load_config
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.net.serving.requests.messages import Response
 from stowplan.scheduler.inspection.records import SCHEMA_VERSION, OnPermitRecord, QueueRecord, encoded
 from stowplan.testing import a_node, a_pod
@@ -38,7 +39,7 @@ GROUP = {
 async def _serve(folder, access, extra, started, stop):
     settings = replace(LOCAL, certificate=None, certificate_directory=str(folder))
     node = a_node("n1").allocatable(cpu="2", memory="1Gi", pods="9").obj()
-    async with live(node, features=with_chosen({"GenericWorkload": True})) as cluster:
+    async with live(node, features=with_chosen({"GenericWorkload": True}, V1_36)) as cluster:
         await cluster.create(a_pod("placed").requests(cpu="1").obj(), a_pod("big").requests(cpu="64").obj())
         await cluster.create(GROUP)
         pages = SchedulerPages(cluster.scheduler, times=cluster.time).pages() | extra
@@ -149,7 +150,7 @@ class TestWhatIf:
             member = a_pod("member").obj()
             member["spec"]["schedulingGroup"] = {"podGroupName": "train"}
             groups = [GROUP, member] if gates else []
-            cluster = Cluster([*nodes, *pods, *groups], config, feature_gates=gates)
+            cluster = Cluster([*nodes, *pods, *groups], config, feature_gates=gates, emulated_version="1.36")
             return ClusterSource(cluster, {}, live=True)
 
         monkeypatch.setattr(ClusterSource, "of_live_cluster", of_live_cluster)
@@ -162,7 +163,7 @@ class TestWhatIf:
         )
 
         def run(*words, gates=None, extenders=(), own=""):
-            features, plugins = with_chosen(gates or {}), registry_with(()).declarations
+            features, plugins = with_chosen(gates or {}, V1_36), registry_with(()).declarations
             fields = yaml.safe_load(self.CONFIG) | {"extenders": list(extenders)}
             record = configuration_record(load_config(fields, plugins=plugins, features=features), plugins, features)
             record = msgspec.structs.replace(record, yaml=record.yaml.replace("PrioritySort", own or "PrioritySort"))

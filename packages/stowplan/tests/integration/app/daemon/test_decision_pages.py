@@ -13,6 +13,7 @@ from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.ask.explain.text.tables import page_from_json, plain
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.plugins import Code, PermitPlugin, Status
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
@@ -311,7 +312,7 @@ class TestGroups:
         return a_pod(name).requests(cpu="1").spec(schedulingGroup={"podGroupName": "train"}).obj()
 
     async def test_the_story_of_a_group(self):
-        gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+        gates = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
         async with live(small(), self.gang(3), features=gates) as cluster:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
             found = await answer_to(cluster, "podgroups/default/train", page="text")
@@ -339,7 +340,7 @@ class TestGroups:
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
         group = self.gang(2)
         group["spec"]["priorityClassName"] = "high"
-        async with live(small(), HIGH, features=with_chosen(gates)) as cluster:
+        async with live(small(), HIGH, features=with_chosen(gates, V1_36)) as cluster:
             await cluster.create(a_pod("low").requests(cpu="1").obj(), self.gang(2) | {"metadata": {"name": "other"}})
             await cluster.create(self.member("t0"), self.member("t1"))
             before = cluster.scheduler.engine.state.dump()
@@ -354,7 +355,7 @@ class TestGroups:
             cluster.scheduler.engine.validate()
 
     async def test_a_verdict_observes_no_metrics(self):
-        gates = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+        gates = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
         async with live(small(), self.gang(3), features=gates) as cluster:
             framework = cluster.scheduler.frameworks["default-scheduler"]
             framework.metrics = metrics = framework_metrics()
@@ -378,7 +379,7 @@ class TestGroups:
         gates = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
         group = self.gang(1)
         group["spec"]["priorityClassName"] = "high"
-        async with live(small(), HIGH, group, features=with_chosen(gates)) as cluster:
+        async with live(small(), HIGH, group, features=with_chosen(gates, V1_36)) as cluster:
             await cluster.create(a_pod("low").requests(cpu="2").obj())
             monkeypatch.setattr(scheduler_pages, "_MAX_SEARCH", 0)
             await cluster.create(a_pod("big").requests(cpu="2").spec(schedulingGroup={"podGroupName": "train"}).obj())

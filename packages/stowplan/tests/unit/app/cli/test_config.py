@@ -113,11 +113,11 @@ def test_validate_reads_the_kubeconfig(run, write, tmp_path):
 
 V1BETA1_ONLY = config("v1beta1", profiles=[{"plugins": {"score": {"enabled": named("NodeLabel")}}}])
 NOT_REGISTERED = (
-    "kube-scheduler 1.36 refuses it (it reads KubeSchedulerConfiguration v1 alone, which stowplan config convert "
+    "kube-scheduler 1.37 refuses it (it reads KubeSchedulerConfiguration v1 alone, which stowplan config convert "
     'writes): no kind "{}" is registered for version "{}" in scheme "pkg/scheduler/apis/config/scheme/scheme.go:29"\n'
 )
 ONLY_HERE = (
-    "kube-scheduler 1.36 refuses {} (only Stowplan has LegacyNodeLabel, LegacyNodePreferAvoidPods): initializing "
+    "kube-scheduler 1.37 refuses {} (only Stowplan has LegacyNodeLabel, LegacyNodePreferAvoidPods): initializing "
     'profiles: creating profile for scheduler name default-scheduler: ScorePlugin "LegacyNodePreferAvoidPods" does not '
     "exist\n"
 )
@@ -165,13 +165,25 @@ def test_validate_knows_out_of_tree_plugins(run, write, tmp_path, monkeypatch):
 def test_feature_gates(run, write):
     (path,) = write(v1())
     assert "NodeDeclaredFeatures" in run("config", "view", path).out
+    older = "--emulated-version=1.36"
     gates = "NodeDeclaredFeatures=false,InPlacePodLevelResourcesVerticalScaling=false,ExtendWebSocketsToKubelet=false"
     more = "InPlacePodVerticalScalingInitContainers=false,RestartAllContainersOnContainerExits=false"
-    ran = run("config", "view", path, "--feature-gates", f"{gates},{more}")
+    ran = run("config", "view", path, older, "--feature-gates", f"{gates},{more}")
     assert ran.code == 0, ran.err
     assert "NodeDeclaredFeatures" not in ran.out
     assert run("config", "view", path, "--feature-gates", "Nope=true").err == (
         "error: --feature-gates: unrecognized feature gate: Nope\n"
+    )
+    assert "feature is locked to true" in run("config", "view", path, "--feature-gates", gates).err
+
+
+def test_emulated_versions(run, write):
+    (path,) = write(v1())
+    shown = {version: run("config", "defaults", f"--emulated-version={version}").out for version in ("1.36", "1.37")}
+    assert "utilization: 100" in shown["1.37"]
+    assert "utilization: 100" not in shown["1.36"]
+    assert run("config", "view", path, "--emulated-version=1.12").err == (
+        "error: --emulated-version: emulation version 1.12 is not between [1.34, 1.37.0]\n"
     )
 
 

@@ -159,7 +159,7 @@ def test_it_starts_and_stops_on_request(command, kubeconfig, monkeypatch, loop):
     code, out, err, opener = command(f"--kubeconfig={kubeconfig}")
     assert (code, out) == (0, "")
     assert messages(err) == [
-        f'"Starting Kubernetes Scheduler" version="stowplan {__version__} (decides as kube-scheduler 1.36)"',
+        f'"Starting Kubernetes Scheduler" version="stowplan {__version__} (decides as kube-scheduler 1.37)"',
         '"Requested to terminate, exiting"',
     ]
     assert opener.schedulers[0].stopped

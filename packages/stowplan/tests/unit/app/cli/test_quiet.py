@@ -82,7 +82,9 @@ def test_a_command_that_reads(run, files, lines, tmp_path, monkeypatch, command)
 )
 def test_an_answer_on_a_page(lines, path):
     gates = {"GenericWorkload": True, "GangScheduling": True}
-    pages = ClusterInspection(ClusterSource(Cluster(objects(), feature_gates=gates), {})).pages("/")
+    pages = ClusterInspection(
+        ClusterSource(Cluster(objects(), feature_gates=gates, emulated_version="1.36"), {})
+    ).pages("/")
     route = max((route for route in pages if f"/{path}".startswith(route)), key=len)
     query = {"suggestions": ["true"]}
     answer = pages[route](Request(method="GET", path=f"/{path}", user=ANONYMOUS_USER, query=query))

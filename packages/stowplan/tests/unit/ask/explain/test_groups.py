@@ -37,7 +37,7 @@ def a_group(gang=None, *, topology=None, name="train"):
 
 def cluster_of(*objects, gates=GATES):
     flat = [one for obj in objects for one in (obj if isinstance(obj, list) else [obj])]
-    return stowplan.Cluster(flat, feature_gates=gates)
+    return stowplan.Cluster(flat, feature_gates=gates, emulated_version="1.36")
 
 
 def page(cluster, group="train", *, wide=False):
@@ -169,7 +169,9 @@ class TestExtenders:
             return {"NodeNames": kept, "FailedNodes": dict.fromkeys(refuses, "not mine")}
 
         flat = [one for obj in objects for one in (obj if isinstance(obj, list) else [obj])]
-        return stowplan.Cluster(flat, configuration(EXTENDER), feature_gates=gates, call_extender=answer), calls
+        return stowplan.Cluster(
+            flat, configuration(EXTENDER), feature_gates=gates, emulated_version="1.36", call_extender=answer
+        ), calls
 
     def test_filter_is_called_per_pod(self):
         cluster, calls = self.asked(rack("r", 2), members(2), a_group(2), refuses=["r-1"])

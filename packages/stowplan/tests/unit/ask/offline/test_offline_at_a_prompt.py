@@ -174,12 +174,12 @@ class TestGates:
         assert filters == [True, False]
 
     def test_a_misspelled_gate(self):
-        with pytest.raises(stowplan.ClusterError, match="no gate 'GangSchedulin'; did you mean GangScheduling"):
-            stowplan.Cluster([BIG], feature_gates={"GangSchedulin": True})
+        with pytest.raises(stowplan.ClusterError, match="no gate 'GenericWorkloads'; did you mean GenericWorkload"):
+            stowplan.Cluster([BIG], feature_gates={"GenericWorkloads": True})
 
     def test_a_gate_without_the_one_it_needs(self):
-        with pytest.raises(stowplan.ClusterError, match="GangScheduling needs GenericWorkload, too"):
-            stowplan.Cluster([BIG], feature_gates={"GangScheduling": True})
+        with pytest.raises(stowplan.ClusterError, match="TopologyAwareWorkloadScheduling needs GenericWorkload"):
+            stowplan.Cluster([BIG], feature_gates={"TopologyAwareWorkloadScheduling": True})
 
 
 class TestReprs:

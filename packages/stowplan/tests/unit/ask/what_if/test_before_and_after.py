@@ -147,5 +147,7 @@ def test_another_configuration_has_the_same_feature_gates():
         "spec": {"schedulingPolicy": {"gang": {"minCount": 2}}},
     }
     members = [pod(f"web-{i}", "3", schedulingGroup={"podGroupName": "g"}) for i in range(2)]
-    found = what_if(Cluster([node("a"), gang, *members], feature_gates=gates), Reconfigure(PACKING))
+    found = what_if(
+        Cluster([node("a"), gang, *members], feature_gates=gates, emulated_version="1.36"), Reconfigure(PACKING)
+    )
     assert len(found.before.pending) == len(found.after.pending) == 2

@@ -204,7 +204,9 @@ def test_groups_agree_with_trying_each_group():
         pods = [(shape, at) if i % 7 == 6 else ("small", at) for i, (shape, at) in enumerate(pods)]
         groups = [group(i, gang, topology=not topology) for i, (gang, topology) in enumerate(gangs)]
         enabled = {gate: True for some in gates[:number] for gate in some}
-        cluster = cluster_of(sizes, pods, seed=seed, groups=groups, members=members, feature_gates=enabled)
+        cluster = cluster_of(
+            sizes, pods, seed=seed, groups=groups, members=members, feature_gates=enabled, emulated_version="1.36"
+        )
         before, lost = cluster.state.dump(), survive(cluster, ZONE)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Cluster, "foreseen", lambda self, pods: None)
@@ -219,7 +221,7 @@ def test_gangs_are_foreseen_if_all_their_pods_get_a_node(monkeypatch, gang, move
     pods, members = [("small", 0)] * 4 + [("small", 1)] * 4, [0, 1] * 4
     groups = [group(i, gang, topology=False) for i in range(2)]
     gates = {"GenericWorkload": True, "GangScheduling": True}
-    cluster = cluster_of([4, 4, 4], pods, groups=groups, members=members, feature_gates=gates)
+    cluster = cluster_of([4, 4, 4], pods, groups=groups, members=members, feature_gates=gates, emulated_version="1.36")
     if moved:
         monkeypatch.setattr(Cluster, "add", None)
     (loss,) = survive(cluster, ZONE, only="a").losses

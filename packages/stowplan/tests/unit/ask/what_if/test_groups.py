@@ -23,7 +23,7 @@ def members(count, cpu="2", **spec):
 
 
 def cluster_of(*objects):
-    return stowplan.Cluster([*objects], feature_gates=GATES)
+    return stowplan.Cluster([*objects], feature_gates=GATES, emulated_version="1.36")
 
 
 def by_jobs(pods):
@@ -73,7 +73,7 @@ class TestFit:
     )
     def test_invalid_questions(self, objects, gates, message):
         with pytest.raises(stowplan.ClusterError, match=message):
-            fit_group(stowplan.Cluster([node("n1"), *objects], feature_gates=gates), "train")
+            fit_group(stowplan.Cluster([node("n1"), *objects], feature_gates=gates, emulated_version="1.36"), "train")
 
 
 def test_a_change_after_which_a_gang_fits():

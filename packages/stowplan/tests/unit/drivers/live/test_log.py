@@ -65,7 +65,7 @@ async def test_a_pod_is_created_bound_and_deleted(log):
         await cluster.create(a_pod("p").obj())
         assert log.take() == [
             (3, "Add event for unscheduled pod", POD),
-            moved("Active", "UnschedulablePodAdd"),
+            moved("Active", "UnscheduledPodAdd"),
             (4, "About to try and schedule pod", POD),
             (3, "Attempting to schedule pod", POD),
             (3, "Attempting to bind pod to node", POD | {"node": "n", "logger": "Bind.DefaultBinder"}),
@@ -176,11 +176,11 @@ async def test_a_pod_that_is_gated(log):
         text = "Pod moved to an internal scheduling queue"
         assert log.take() == [
             (4, "Status after running PreEnqueue plugin", POD | {"plugin": "SchedulingGates", "status": status}),
-            (5, f"{text}, because the pod is gated", POD | {"event": "UnschedulablePodAdd", "queue": "Unschedulable"}),
+            (5, f"{text}, because the pod is gated", POD | {"event": "UnscheduledPodAdd", "queue": "Unschedulable"}),
         ]
         cluster.api.patch("pods", "default", "p", {"spec": {"schedulingGates": []}})
         await cluster.settle()
-        keys = POD | {"event": "UnschedulablePodUpdatePodSchedulingGatesEliminated", "queue": "Active"}
+        keys = POD | {"event": "TargetPodUpdatePodSchedulingGatesEliminated", "queue": "Active"}
         assert (5, text, keys) in log.lines
         assert (5, f"{text} because the Pod is updated", keys) in log.lines
 

@@ -77,7 +77,7 @@ FAILED = {"schedule_attempts_total": {("error", DEFAULT): 1}, "pod_scheduling_at
                 "scheduling_algorithm_duration_seconds": 1,
                 "pod_scheduling_sli_duration_seconds": {"1": 1},
                 "pod_scheduled_after_flush_total": 0,
-                "queue_incoming_pods_total": {("active", "UnschedulablePodAdd"): 1},
+                "queue_incoming_pods_total": {("active", "UnscheduledPodAdd"): 1},
                 "preemption_attempts_total": 0,
                 "batch_attempts_total": {(DEFAULT, "no_hint"): 1},
                 "get_node_hint_duration_seconds": {("no_hint", DEFAULT): 1},
@@ -96,7 +96,7 @@ FAILED = {"schedule_attempts_total": {("error", DEFAULT): 1}, "pod_scheduling_at
                 "scheduling_algorithm_duration_seconds": 1,
                 "pod_scheduling_sli_duration_seconds": {},
                 "queue_incoming_pods_total": {
-                    ("active", "UnschedulablePodAdd"): 1,
+                    ("active", "UnscheduledPodAdd"): 1,
                     ("unschedulable", "ScheduleAttemptFailure"): 1,
                 },
                 "pending_pods": {"unschedulable": 1},
@@ -125,7 +125,7 @@ FAILED = {"schedule_attempts_total": {("error", DEFAULT): 1}, "pod_scheduling_at
             {},
             {
                 "schedule_attempts_total": {},
-                "queue_incoming_pods_total": {("unschedulable", "UnschedulablePodAdd"): 1},
+                "queue_incoming_pods_total": {("unschedulable", "UnscheduledPodAdd"): 1},
                 "pending_pods": {"gated": 1},
                 "unschedulable_pods": {("SchedulingGates", DEFAULT): 1},
                 "framework_extension_point_duration_seconds": {("PreEnqueue", "Success", DEFAULT): 1},
@@ -347,7 +347,7 @@ async def test_events():
             await cluster.settle()
             return dict(Counter(numbers(durations)) - before)
 
-        bound = {"UnschedulablePodAdd": 1, "AssignedPodAdd": 1, "UnschedulablePodDelete": 1}
+        bound = {"UnscheduledPodAdd": 1, "AssignedPodAdd": 1, "UnscheduledPodDelete": 1}
         assert await heard(cluster.create(a_pod("p").obj())) == bound
         labels = {"metadata": {"labels": {"a": "b"}}}
         assert await heard(cluster.patch("pods", "p", labels)) == {

@@ -121,6 +121,7 @@ def pair(first, second):
     return a_container(str(first), name="a"), a_container(str(second), name="b")
 
 
+CPU_4 = a_container("4", name="a")
 SIDECAR, STAGE = a_container("4", name="i", sidecar=True), a_container("1", name="i")
 POD_LEVEL = {"allocatedResources": {"cpu": "3"}, "resources": amounts("3500m")}
 
@@ -147,17 +148,11 @@ POD_LEVEL = {"allocatedResources": {"cpu": "3"}, "resources": amounts("3500m")}
             id="a reservation without a report of what it has",
         ),
         pytest.param(
-            a_pod(
-                a_container("4", name="a"),
-                status={"conditions": [INFEASIBLE], "containerStatuses": of_status(a=(2, None))},
-            ),
+            a_pod(CPU_4, status={"conditions": [INFEASIBLE], "containerStatuses": of_status(a=(2, None))}),
             2, 2, id="infeasible, nothing reserved",
         ),
         pytest.param(
-            a_pod(
-                a_container("4", name="a"),
-                status={"conditions": [INFEASIBLE], "containerStatuses": of_status(x=(2, 2))},
-            ),
+            a_pod(CPU_4, status={"conditions": [INFEASIBLE], "containerStatuses": of_status(x=(2, 2))}),
             4, 0, id="infeasible, no status",
         ),
         pytest.param(

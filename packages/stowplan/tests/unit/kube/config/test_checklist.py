@@ -195,12 +195,6 @@ REMOVED = 'was invalid in version "v1" (KubeSchedulerConfiguration is version "k
             id="spread constraint",
         ),
         pytest.param(
-            args("VolumeBinding", bindTimeoutSeconds=0, shape=[]),
-            f"{P0}shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate "
-            "StorageCapacityScoring",
-            id="gated shape",
-        ),
-        pytest.param(
             args("DynamicResources", filterTimeout="-1s", bindingTimeout="500ms"),
             f'[{P0}filterTimeout: Invalid value: "-1s": must be zero or positive, '
             f'{P0}bindingTimeout: Invalid value: "500ms": must be at least 1 second]',
@@ -305,6 +299,13 @@ def test_all_errors_of_added_affinity_are_reported():
         "can't be empty, "
         f'{path}matchExpressions[2].operator: Unsupported value: "Bad": supported values: "In", "NotIn", "Exists", '
         f'"DoesNotExist", "Gt", "Lt", {path}matchFields[0].values: Invalid value: ["a","b"]: must have one element]'
+    )
+
+
+def test_the_gate_of_the_shape():
+    assert refusal({"StorageCapacityScoring": False}, **args("VolumeBinding", bindTimeoutSeconds=0, shape=[])) == (
+        f"{P0}shape: Invalid value: []: unexpected field `shape`, remove it or turn on the feature gate "
+        "StorageCapacityScoring"
     )
 
 

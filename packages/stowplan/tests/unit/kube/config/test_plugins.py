@@ -154,7 +154,7 @@ def test_queue_sort_must_be_the_same_in_all_profiles():
 
 def test_gates_decide_the_default_set():
     gates = DEFAULT_FEATURES.with_gates(
-        {"GangScheduling": True, "TopologyAwareWorkloadScheduling": True, "NodeDeclaredFeatures": False}
+        {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True, "NodeDeclaredFeatures": False}
     )
     points = load(features=gates)
     assert shown(points["permit"]) == "GangScheduling"

@@ -20,7 +20,7 @@ from support.plugins.fake_plugins import fake
 STORAGE = {t.PersistentVolumeClaim, t.PersistentVolume, t.StorageClass, t.CSINode, t.CSIDriver, t.CSIStorageCapacity}
 DEVICES = {t.ResourceClaim, t.ResourceSlice, t.DeviceClass}
 OWNERS = {t.Service, t.ReplicationController, t.ReplicaSet, t.StatefulSet}
-DEFAULT = {*CORE, *STORAGE, t.VolumeAttachment, *DEVICES, *OWNERS, t.PodDisruptionBudget}
+DEFAULT = {*CORE, *STORAGE, t.VolumeAttachment, *DEVICES, t.DeviceTaintRule, *OWNERS, t.PodDisruptionBudget}
 BARE = {"multiPoint": {"enabled": [{"name": "PrioritySort"}, {"name": "DefaultBinder"}], "disabled": [{"name": "*"}]}}
 
 
@@ -75,7 +75,7 @@ def test_kinds_that_plugins_look_up_are_stored():
         pytest.param(["VolumeZone"], {t.PersistentVolumeClaim, t.PersistentVolume, t.StorageClass}, id="VolumeZone"),
         pytest.param(["VolumeBinding"], STORAGE, id="VolumeBinding"),
         pytest.param(["NodeVolumeLimits"], STORAGE - {t.CSIStorageCapacity} | {t.VolumeAttachment}, id="limits"),
-        pytest.param(["DynamicResources"], DEVICES, id="devices"),
+        pytest.param(["DynamicResources"], DEVICES | {t.DeviceTaintRule}, id="devices"),
     ],
 )
 def test_only_kinds_that_a_plugin_reads_are_watched(names, kinds):
@@ -83,7 +83,9 @@ def test_only_kinds_that_a_plugin_reads_are_watched(names, kinds):
     assert {watched.kind for watched in found} == {*CORE, *kinds}
     for watched in found:
         assert set(watched.needed_by) | set(watched.read_by) <= set(names)
-        assert watched.core != bool(watched.needed_by or watched.read_by)
+        if watched.kind is not t.DeviceTaintRule:
+            # Rules are only registered for: without them, devices have the taints of their drivers.
+            assert watched.core != bool(watched.needed_by or watched.read_by)
 
 
 def test_extended_resources_may_be_of_device_classes():

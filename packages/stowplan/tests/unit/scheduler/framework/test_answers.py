@@ -191,7 +191,7 @@ def test_invalid_placements(answer, said):
     points = {"placementGenerate": {"enabled": [{"name": "Odd"}], "disabled": [{"name": "*"}]}}
     config = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
     config["profiles"] = [{"plugins": points}]
-    cluster = stowplan.Cluster(NODES, config, plugins=[plugin], feature_gates=gates)
+    cluster = stowplan.Cluster(NODES, config, plugins=[plugin], feature_gates=gates, emulated_version="1.36")
     cluster.add(a_group("g", gang=1))
     cluster.schedule([a_pod("a").spec(schedulingGroup={"podGroupName": "g"}).obj()])
     [failure] = cluster.failures

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.pod_shift import PodShift
@@ -235,9 +236,9 @@ def test_prevent_pod_scheduling_if_missing(bench, csi_driver, nodes, refused):
     )
     text = "d CSI driver is not installed on the node"
     objects = [a_node("n"), a_node("m"), *A, *nodes, *drivers]
-    world = bench(NodeVolumeLimits, *objects, VolumeLimitScaling=True)
+    world = bench(NodeVolumeLimits, *objects, version=V1_37)
     assert world.refusals(using("new", "a")) == dict.fromkeys(sorted(refused, reverse=True), text)
-    assert bench(NodeVolumeLimits, *objects).refusals(using("new", "a")) == {}
+    assert bench(NodeVolumeLimits, *objects, version=V1_36).refusals(using("new", "a")) == {}
 
 
 @pytest.mark.parametrize(

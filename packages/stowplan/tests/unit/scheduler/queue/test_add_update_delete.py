@@ -10,7 +10,7 @@ def test_a_new_pod_replaces_an_old_one_with_its_name():
     harness.add(a_pod("a").uid("1"), a_pod("a").uid("2"))
     assert harness.queue.pop().pod.uid == "2"
     assert harness.pop() is None
-    assert harness.take_moves()[1:3] == [("a", "GONE", "UnschedulablePodAdd"), ("a", "ACTIVE", "UnschedulablePodAdd")]
+    assert harness.take_moves()[1:3] == [("a", "GONE", "UnscheduledPodAdd"), ("a", "ACTIVE", "UnscheduledPodAdd")]
 
 
 # -- update -----------------------------------------------------------------------------------------------------------
@@ -19,7 +19,7 @@ def test_a_new_pod_replaces_an_old_one_with_its_name():
 def test_an_update_of_an_unknown_pod_adds_it():
     harness = QueueHarness()
     harness.update(a_pod("a"), a_pod("a").labels(a="b"))
-    assert harness.take_moves() == [("a", "ACTIVE", "UnschedulablePodUpdate")]
+    assert harness.take_moves() == [("a", "ACTIVE", "UnscheduledPodUpdate")]
 
 
 def test_update_hints_get_both_versions():

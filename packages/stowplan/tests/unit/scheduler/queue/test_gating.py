@@ -39,7 +39,7 @@ def test_a_gated_pod_is_unschedulable():
     assert (queued.place.name, queued.gating_plugin, queued.unschedulable_plugins) == ("UNSCHEDULABLE", "A", {"A"})
     assert queued.initial_attempt_timestamp is None
     assert harness.queue.counts() == {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 1}
-    assert harness.take_moves() == [("a", "UNSCHEDULABLE", "UnschedulablePodAdd")]
+    assert harness.take_moves() == [("a", "UNSCHEDULABLE", "UnscheduledPodAdd")]
     assert not harness.queue.can_pop
 
 
@@ -149,7 +149,7 @@ def test_a_pod_without_profile_is_not_gated():
 
 
 def test_a_gate_registered_for_all_events_is_retried_after_the_timeout():
-    """Gates are not, unless their plugin registered for all events."""
+    """Until 1.36, gates are not, unless their plugin registered for all events."""
     shut = {"Deaf", "All"}
 
     def gate(name):
@@ -159,6 +159,7 @@ def test_a_gate_registered_for_all_events_is_retried_after_the_timeout():
         plugin_waiting_for("Deaf", on(NODE, Action.All), pre_enqueue=gate("Deaf")),
         plugin_waiting_for("All", on(ANY, Action.All), pre_enqueue=gate("All")),
         max_in_unschedulable=10,
+        version=V1_36,
     )
     harness.add(a_pod("deaf").labels(gate="Deaf"), a_pod("all").labels(gate="All"))
     shut.clear()
@@ -178,8 +179,8 @@ def test_scheduling_gates_from_creation_to_opening():
     assert harness.queue.counts()["gated"] == 1
     harness.update(a_pod("a").gated("x"), a_pod("a"))
     assert harness.take_moves() == [
-        ("a", "UNSCHEDULABLE", "UnschedulablePodAdd"),
-        ("a", "ACTIVE", "UnschedulablePodUpdatePodSchedulingGatesEliminated"),
+        ("a", "UNSCHEDULABLE", "UnscheduledPodAdd"),
+        ("a", "ACTIVE", "TargetPodUpdatePodSchedulingGatesEliminated"),
     ]
 
 

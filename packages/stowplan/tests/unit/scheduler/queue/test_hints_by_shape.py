@@ -6,7 +6,6 @@ annotations and status. Those about objects that pods name return Skip for pods 
 
 import pytest
 
-import stowplan
 from golden import compare
 from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.framework.events import Hint, events_of_change
@@ -47,9 +46,7 @@ def test_twins_get_one_answer(category):
 
 
 def twins_get_one_answer(scenario):
-    cluster = stowplan.Cluster(
-        scenario["objects"] + scenario["pods"], config=scenario["config"], emulated_version=str(V1_36)
-    )
+    cluster = compare.cluster_of(scenario)
     pairs = [(cluster.pod(pod), cluster.pod(twin_of(pod))) for pod in scenario["pods"]]
     asked = 0
     for change in scenario["changes"]:

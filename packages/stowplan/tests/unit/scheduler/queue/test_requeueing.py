@@ -3,6 +3,7 @@
 import pytest
 
 from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_DELETE,
     NODE,
@@ -80,11 +81,13 @@ def test_only_hints_of_rejecting_plugins_are_called():
     assert asked == ["p"]
 
 
-def test_plugins_registered_for_nodes_get_taint_updates():
-    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, says({}))))
+@pytest.mark.parametrize(("version", "place"), [(V1_36, "BACKOFF"), (V1_37, "UNSCHEDULABLE")], ids=str)
+def test_plugins_registered_for_nodes_get_taint_updates(version, place):
+    """Until 1.36."""
+    harness = QueueHarness(plugin_waiting_for("P", on(NODE, Action.Add, says({}))), version=version)
     harness.add_rejected(a_pod("a"), "P")
     harness.handle_event(event(NODE, Action.UpdateNodeTaint), a_node().tainted("t"), a_node())
-    assert harness.place("a") == "BACKOFF"
+    assert harness.place("a") == place
 
 
 def test_pods_rejected_by_extenders_are_woken_by_any_event():

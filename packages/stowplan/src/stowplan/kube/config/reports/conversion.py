@@ -19,6 +19,7 @@ from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.header import read_header
 from stowplan.kube.config.older.upgrade import Upgrade
 from stowplan.kube.config.schema import API_VERSION, CONFIGURATION_KIND
+from stowplan.kube.kubernetes_versions import BINARY_VERSION
 
 _WIDTH = 118
 _INDENT = "  "
@@ -121,12 +122,12 @@ def _scalar(value: Any) -> str:
     return json.dumps(value)
 
 
-# Whether kube-scheduler 1.36 itself would start with a configuration that works here.
+# Whether kube-scheduler itself would start with a configuration that works here.
 #
 # It reads v1 alone, and lacks the plugins that Kubernetes has removed and Stowplan keeps. Out-of-tree plugins count
 # as present: a file that needs them says so.
 
-_NAME = "kube-scheduler 1.36"
+_NAME = f"kube-scheduler {BINARY_VERSION}"
 
 
 def refusals(

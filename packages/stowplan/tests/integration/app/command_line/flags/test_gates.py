@@ -251,12 +251,13 @@ def test_gates_that_an_earlier_version_allows():
 @pytest.mark.parametrize(
     ("emulated", "least", "expected"),
     [
-        ((), (), Versions((1, 36), (1, 35))),
+        ((), (), Versions((1, 37), (1, 36))),
+        (("1.36",), (), Versions((1, 36), (1, 35))),
         (("1.37",), (), Versions((1, 37), (1, 36))),
         (("1.35",), (), Versions((1, 35), (1, 34))),
         (("kube=1.34",), (), Versions((1, 34), (1, 34))),
         (("v1.36",), ("1.34",), Versions((1, 36), (1, 34))),
-        ((), ("kube=1.36",), Versions((1, 36), (1, 36))),
+        ((), ("kube=1.37",), Versions((1, 37), (1, 37))),
     ],
 )
 def test_versions(emulated, least, expected):

@@ -2,7 +2,6 @@
 
 import pytest
 
-import stowplan
 from golden import compare
 from stowplan.ask.explain.judging import judged
 from stowplan.ask.explain.text.tables import plain
@@ -27,7 +26,7 @@ CATEGORIES = (
 def test_the_answer_is_the_decision_that_an_attempt_would_make(category):
     placed = refused = 0
     for scenario in compare.scenarios(category):
-        cluster = stowplan.Cluster(scenario["objects"] + scenario["pods"], config=scenario["config"])
+        cluster = compare.cluster_of(scenario)
         for pod in scenario["pods"]:
             verdict = cluster.explain(pod)
             if verdict.gated is not None:

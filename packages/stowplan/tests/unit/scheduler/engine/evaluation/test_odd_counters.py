@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.plugins import (
     Code,
     CountsPods,
@@ -23,7 +24,7 @@ from support.scheduling.engines import DrivenEngine
 from support.scheduling.groups import a_group
 from support.scheduling.worlds import struct
 
-GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
 
 
 class Odd(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, CountsPods, SignPlugin):

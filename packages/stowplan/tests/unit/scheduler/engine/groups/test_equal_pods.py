@@ -231,7 +231,7 @@ def a_gang(*runs, gang=6, topology=True, indexed=False, sizes=(4, 4, 4, 4), plug
     objects += [group(gang, topology), *members(runs, indexed=indexed)]
     enabled = [{"name": plugin.name} for plugin in plugins]
     config = configuration({"schedulerName": "default-scheduler", "plugins": {"multiPoint": {"enabled": enabled}}})
-    return stowplan.Cluster(objects, config, feature_gates=GATES, plugins=plugins)
+    return stowplan.Cluster(objects, config, feature_gates=GATES, emulated_version="1.36", plugins=plugins)
 
 
 def test_equal_pods_are_decided_together_in_each_rack(together):

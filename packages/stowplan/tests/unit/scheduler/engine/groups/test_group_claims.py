@@ -63,7 +63,7 @@ def with_claim(name, of):
 def test_members_get_different_volumes():
     """In a trial, the second pod does not get the first one's volume; a failed trial keeps nothing."""
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c1"), claim("c2")]
-    with live_cluster(*objects, volume("v1", "n1"), feature_gates=GATES) as cluster:
+    with live_cluster(*objects, volume("v1", "n1"), feature_gates=GATES, emulated_version="1.36") as cluster:
         cluster.create(with_claim("a", "c1"), with_claim("b", "c2"))
         assert nodes_of(cluster, "a", "b") == ["", ""]
         assert condition(cluster) == [("False", "Unschedulable", "pod group is unschedulable")]
@@ -80,7 +80,7 @@ def test_members_get_different_volumes():
 
 def test_members_that_share_a_claim_go_to_its_volumes_node():
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c")]
-    with live_cluster(*objects, volume("v2", "n2"), feature_gates=GATES) as cluster:
+    with live_cluster(*objects, volume("v2", "n2"), feature_gates=GATES, emulated_version="1.36") as cluster:
         cluster.create(with_claim("a", "c"), with_claim("b", "c"))
         # Both pods write the volume: the second write meets a conflict with the same content.
         assert not cluster.events(reason="FailedScheduling")
@@ -92,7 +92,7 @@ def test_members_that_share_a_claim_go_to_its_volumes_node():
 @pytest.mark.parametrize("mode", ["ReadWriteOncePod"])
 def test_a_read_write_once_pod_claim_is_not_shared_by_two_members(mode):
     objects = [*HOSTS, storage_class(), a_group(gang=2), claim("c", mode)]
-    with live_cluster(*objects, volume("v1", "n1"), feature_gates=GATES) as cluster:
+    with live_cluster(*objects, volume("v1", "n1"), feature_gates=GATES, emulated_version="1.36") as cluster:
         cluster.create(with_claim("a", "c"), with_claim("b", "c"))
         assert not list(cluster.engine.state.pod_groups.placed("default/g"))
         reasons = [cluster.why_pending(name) for name in "ab"]

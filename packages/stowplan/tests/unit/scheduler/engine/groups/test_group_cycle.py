@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan.kube.config.features import with_chosen
 from stowplan.kube.klog.logger import configure
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import error, unschedulable
@@ -29,7 +30,9 @@ HELD_BACK = (
 
 
 def gang_of(count, **options):
-    return live_cluster(node("n1"), node("n2"), a_group(gang=count), feature_gates=GATES, **options)
+    return live_cluster(
+        node("n1"), node("n2"), a_group(gang=count), feature_gates=GATES, emulated_version="1.36", **options
+    )
 
 
 class TestGangs:
@@ -44,7 +47,7 @@ class TestGangs:
             cluster.engine.validate()
 
     def test_the_group_may_come_last(self):
-        with live_cluster(node("n1"), feature_gates=GATES) as cluster:
+        with live_cluster(node("n1"), feature_gates=GATES, emulated_version="1.36") as cluster:
             cluster.create(member("a"), member("b"))
             assert nodes_of(cluster, "a", "b") == ["", ""]
             cluster.create(a_group(gang=2))
@@ -106,7 +109,7 @@ class TestGangs:
 
 class TestBasicGroups:
     def test_members_are_placed_independently(self):
-        with live_cluster(node("n1"), node("n2"), a_group(), feature_gates=GATES) as cluster:
+        with live_cluster(node("n1"), node("n2"), a_group(), feature_gates=GATES, emulated_version="1.36") as cluster:
             cluster.create(*(member(f"p{i}") for i in range(5)))
             assert sum(bool(cluster.node_of(f"p{i}")) for i in range(5)) == 4
             assert condition(cluster) == [("True", "Scheduled", "")]
@@ -128,7 +131,7 @@ def test_a_gang_waits_until_its_victims_are_gone():
 class TestFailures:
     def with_plugin(self, plugin, *objects, gates=GATES):
         config = configuration({"plugins": {"multiPoint": {"enabled": [{"name": plugin.name}]}}})
-        return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=gates)
+        return live_cluster(*objects, config=config, plugins=[plugin], feature_gates=gates, emulated_version="1.36")
 
     def test_an_error_of_one_member_is_reported_for_all(self):
         class Breaks(ReservePlugin):
@@ -154,7 +157,9 @@ class TestFailures:
 
     def test_several_schedulers(self):
         config = configuration({"schedulerName": "default-scheduler"}, {"schedulerName": "other"})
-        with live_cluster(node("n1"), a_group(gang=2), config=config, feature_gates=GATES) as cluster:
+        with live_cluster(
+            node("n1"), a_group(gang=2), config=config, feature_gates=GATES, emulated_version="1.36"
+        ) as cluster:
             cluster.create(member("a"), member("b", schedulerName="other"))
             text = "all pods in a single pod group should have the same .spec.schedulerName set, got: "
             assert cluster.why_pending("a").startswith(text)
@@ -200,7 +205,7 @@ class TestFailures:
 class TestPlacements:
     def rack(self, *sizes, gates=PLACED):
         nodes = [node(f"n{i}", cpu, rack=rack) for i, (rack, cpu) in enumerate(sizes)]
-        return live_cluster(*nodes, a_group(gang=2, topology="rack"), feature_gates=gates)
+        return live_cluster(*nodes, a_group(gang=2, topology="rack"), feature_gates=gates, emulated_version="1.36")
 
     def test_a_gang_stays_in_one_domain(self):
         with self.rack(("r1", 1), ("r2", 1), ("r2", 1)) as cluster:
@@ -277,7 +282,7 @@ class Writing(DrivenEngine):
 @pytest.mark.parametrize(("plugins", "waits"), [((), []), ((Refuses,), ["a", "b"])])
 def test_only_members_that_wait_beyond_the_cycle_are_nominated(plugins, waits):
     config = configuration(profile(reserve=plugins)) if plugins else None
-    features = with_chosen(GATES)
+    features = with_chosen(GATES, V1_36)
     engine = Writing(node("n1"), node("n2"), struct(a_group(gang=3)), config=config, plugins=plugins, features=features)
     engine.create(*(member(name) for name in "abc"))
     assert engine.nominations == waits
@@ -309,7 +314,7 @@ def test_a_gang_is_never_placed_in_part(sizes, gangs, order, bound_to_rack):
         (g, member(f"g{g}-{i}", f"g{g}", str(cpu))) for g, (_, count, cpu) in enumerate(gangs) for i in range(count)
     ]
     order.shuffle(pods)
-    with check_exact_undo(), live_cluster(*nodes, *groups, feature_gates=PLACED) as cluster:
+    with check_exact_undo(), live_cluster(*nodes, *groups, feature_gates=PLACED, emulated_version="1.36") as cluster:
         for _, pod in pods:
             cluster.create(pod)
             cluster.engine.validate()

@@ -36,7 +36,13 @@ def running(name, on, started=None, labels=None, **options):
 
 
 def cluster_of(*objects, latency=None, gates=GATES, **options):
-    return live_cluster(*objects, feature_gates=gates, **({} if latency is None else {"latency": latency}), **options)
+    return live_cluster(
+        *objects,
+        feature_gates=gates,
+        emulated_version="1.36",
+        **({} if latency is None else {"latency": latency}),
+        **options,
+    )
 
 
 def preempted(cluster):
@@ -337,7 +343,7 @@ def test_equal_victims_need_few_trials(options, most):
         a_group(gang=4, priority=10),
         *(member(f"p{i}") for i in range(4)),
     ]
-    trials, victims = trials_of(stowplan.Cluster(objects, feature_gates=GATES, **options))
+    trials, victims = trials_of(stowplan.Cluster(objects, feature_gates=GATES, emulated_version="1.36", **options))
     assert victims == 4
     assert trials <= most
 
@@ -347,7 +353,7 @@ def test_equal_victims_need_few_trials(options, most):
 @given(world=worlds())
 def test_victims_are_those_of_the_plain_rule(options, world):
     nodes, _, pods, (count, cpu, _), _ = world
-    cluster = stowplan.Cluster(world_of(*world), feature_gates=GATES, **options)
+    cluster = stowplan.Cluster(world_of(*world), feature_gates=GATES, emulated_version="1.36", **options)
     before = cluster.engine.state.dump()
     with cluster.engine.asking_about_group("default/new") as question:
         found = question.judgement()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.engine.inputs import Answer
 from stowplan.scheduler.framework.requests import Delete, Done
 from stowplan.testing import a_node, a_pod
@@ -16,7 +17,7 @@ from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.groups import a_group, check_exact_undo
 from support.scheduling.worlds import struct
 
-FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
 WHOLE = FEATURES.with_gates({"WorkloadAwarePreemption": True})
 PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
 

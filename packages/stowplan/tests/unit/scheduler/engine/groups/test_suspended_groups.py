@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.engine.effects import Ask
 from stowplan.scheduler.engine.inputs import Answer, Stopped
 from stowplan.scheduler.framework.requests import Delete, Done
@@ -21,7 +22,7 @@ from support.scheduling.fake_extender import FakeExtender
 from support.scheduling.groups import a_group, check_exact_undo
 from support.scheduling.worlds import struct
 
-FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+FEATURES = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
 WHOLE = FEATURES.with_gates({"WorkloadAwarePreemption": True})
 PLACED = FEATURES.with_gates({"TopologyAwareWorkloadScheduling": True})
 

@@ -294,7 +294,8 @@ def test_the_first_line_has_to_be_a_header(line, said):
 
 
 def test_a_recording_without_inputs():
-    header = Header(now=5.0, configuration=load_config().to_dict(), gates={}, max_in_unschedulable=300.0)
+    configuration = load_config(emulated_version="1.36").to_dict()
+    header = Header(now=5.0, configuration=configuration, gates={}, max_in_unschedulable=300.0)
     replay = Replay(Lines(header=header), in_tree_registry(), meter=ManualTime())
     assert list(replay.steps()) == []
     assert replay.engine.now() == 5.0

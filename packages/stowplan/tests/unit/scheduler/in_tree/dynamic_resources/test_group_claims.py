@@ -46,7 +46,7 @@ def nodes(count=2):
 
 
 def scheduled(*objects, gates=RESERVING):
-    cluster = Cluster(list(objects), feature_gates=gates)
+    cluster = Cluster(list(objects), feature_gates=gates, emulated_version="1.36")
     decisions = {decision.pod.name: decision for decision in cluster.schedule()}
     claims = {claim.metadata.name: claim for claim in cluster.state.objects.all(ResourceClaim)}
     assert len(cluster.state.in_flight) == 0
@@ -117,7 +117,7 @@ def test_a_group_that_fits_nowhere_loses_its_reservation():
     pods = [member(f"p{i}") for i in range(2)]
     group = a_group(entries=[entry_of(pods[0])])
     objects = [a_class(), *nodes(), a_claim("c", exactly(), status=status), group, *pods]
-    cluster = Cluster(objects, feature_gates=RESERVING)
+    cluster = Cluster(objects, feature_gates=RESERVING, emulated_version="1.36")
     told = []
     while decisions := cluster.schedule():
         told.append(decisions[0].node_name or decisions[0].message.partition(". ")[2].partition(",")[0])
@@ -137,7 +137,9 @@ def test_a_group_with_a_pod_on_a_node_keeps_its_reservation():
     placed["spec"]["nodeName"] = "n9"
     group = a_group(entries=[entry_of(pod)])
     objects = [a_class(), *nodes(), a_node("n9").allocatable(cpu=0, pods=1).obj(), group, placed, pod]
-    cluster = Cluster([*objects, a_claim("c", exactly(), status=status)], feature_gates=RESERVING)
+    cluster = Cluster(
+        [*objects, a_claim("c", exactly(), status=status)], feature_gates=RESERVING, emulated_version="1.36"
+    )
     (decision,) = cluster.schedule()
     assert "still not schedulable" in decision.message
 

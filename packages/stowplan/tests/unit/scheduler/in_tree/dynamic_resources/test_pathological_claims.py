@@ -30,7 +30,7 @@ from support.scheduling.engines import DrivenEngine
 from support.scheduling.groups import a_group
 from support.scheduling.worlds import state_of, struct
 
-GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True})
+GROUPS = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
 GPU = decode_object(a_class())
 TEXT = f'device.attributes["{DRIVER}"].text.split("")'
 #: A cost of about 100,000 per device, a tenth of the limit per device.

@@ -5,6 +5,8 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.scheduler.framework.events import Action, Hint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
@@ -85,7 +87,8 @@ def test_tainted_devices_change_the_nodes_code():
 
 
 def test_without_the_gate_rules_are_ignored():
-    assert not features_of(DEFAULT_FEATURES).device_taint_rules
+    assert features_of(DEFAULT_FEATURES).device_taint_rules
+    assert not features_of(default_features(V1_36)).device_taint_rules
     both = {"DRADeviceTaintRules": True, "DRADeviceTaints": False}
     assert not features_of(DEFAULT_FEATURES.with_gates(both)).device_taint_rules
     state = a_state(a_taint_rule())
