@@ -157,7 +157,7 @@ def test_statusz_lists_the_paths(scheduler):
     accept = "application/json;v=v1beta1;g=config.k8s.io;as=Statusz"
     status = json.loads(scheduler.ask("/statusz", who=ADMIN, Accept=accept)[2])
     assert status["binaryVersion"] == "1.37.1"
-    assert status["emulationVersion"] == "1.36"
+    assert status["emulationVersion"] == "1.37"
     assert [path for path in status["paths"] if path != "/stowplan"] == [
         "/configz",
         "/flagz",
