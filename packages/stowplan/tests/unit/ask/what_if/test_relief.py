@@ -147,7 +147,11 @@ def objects_of(nodes, members, gang, *, topology):
 
 def placed(objects):
     """The number of the group's pods that get a node."""
-    return sum(1 for decision in Cluster(objects.values(), feature_gates=GATES).schedule() if decision.node_name)
+    return sum(
+        1
+        for decision in Cluster(objects.values(), feature_gates=GATES, emulated_version="1.36").schedule()
+        if decision.node_name
+    )
 
 
 def carried_out(record, objects, *, nodes_less=0):
@@ -186,7 +190,7 @@ def test_each_suggestion_places_what_it_says_once_it_is_carried_out():
     @example([(2, "a", False, False)], [(2, ""), (2, "")], 2, False)
     def agrees(nodes, members, gang, topology):
         objects = objects_of(nodes, members, min(gang, len(members)), topology=topology)
-        cluster = Cluster(objects.values(), feature_gates=GATES)
+        cluster = Cluster(objects.values(), feature_gates=GATES, emulated_version="1.36")
         before = cluster.state.version, cluster.pending()
         found = group_relief(cluster, cluster.explain_group("train"))
         assert (cluster.state.version, cluster.pending()) == before
@@ -205,7 +209,7 @@ def test_each_suggestion_places_what_it_says_once_it_is_carried_out():
 def test_a_group_that_only_lacks_room_in_one_rack():
     nodes = [(2, "a", False, False), (2, "b", False, False)]
     objects = objects_of(nodes, [(2, ""), (2, "")], 2, topology=True)
-    cluster = Cluster(objects.values(), feature_gates=GATES)
+    cluster = Cluster(objects.values(), feature_gates=GATES, emulated_version="1.36")
     found = group_relief(cluster, cluster.explain_group("train"))
     spread = [one for one in found if one.changes == ({"kind": "dropTopology", "key": RACK},)]
     assert [one.pods for one in spread] == [2]

@@ -35,11 +35,11 @@ def running(name, on, started=None, labels=None, **options):
     return made
 
 
-def cluster_of(*objects, latency=None, gates=GATES, **options):
+def cluster_of(*objects, latency=None, gates=GATES, emulated_version="1.36", **options):
     return live_cluster(
         *objects,
         feature_gates=gates,
-        emulated_version="1.36",
+        emulated_version=emulated_version,
         **({} if latency is None else {"latency": latency}),
         **options,
     )
