@@ -84,11 +84,11 @@ class ApiServer:
         on, off = enabled - left_out, disabled | left_out
         return Admission(self.store.get, self.store.list, self._quotas, enabled=on, disabled=off)
 
-    def create_all(self, objects: Iterable[JsonObject]) -> None:
+    def create_all(self, objects: Iterable[JsonObject], *, dry_run: bool = False) -> None:
         """Create objects that do not exist yet, to fill a new cluster. Unknown fields are refused."""
         for obj in objects:
             # Copy through JSON: the registry modifies its input, which belongs to the caller.
-            self._create_unless_there(msgspec.json.decode(msgspec.json.encode(obj)))
+            self._create_unless_there(msgspec.json.decode(msgspec.json.encode(obj)), dry_run=dry_run)
 
     def _create_system_objects(self) -> None:
         for name in NAMESPACES:
@@ -104,13 +104,13 @@ class ApiServer:
                 }
             )
 
-    def _create_unless_there(self, obj: JsonObject) -> None:
+    def _create_unless_there(self, obj: JsonObject, *, dry_run: bool = False) -> None:
         resource = self.catalogue.of_kind(obj["apiVersion"], obj["kind"])
         if resource is None:
             raise ValueError(f"kind {obj['kind']!r} of apiVersion {obj['apiVersion']!r} is not served here")
         namespace = (obj["metadata"].get("namespace") or "default") if resource.namespaced else ""
         try:
-            options = Options(field_manager="kube-apiserver", field_validation="Strict")
+            options = Options(field_manager="kube-apiserver", field_validation="Strict", dry_run=dry_run)
             self.registry.create(resource, namespace, obj, options=options)
         except AlreadyExists:
             return

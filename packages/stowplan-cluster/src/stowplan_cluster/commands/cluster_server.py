@@ -160,6 +160,8 @@ def _fill(server: ApiServer, options: ClusterOptions, groups: Sequence[ScaledGro
             server.create_all(_nodes(count, documents))
     for group in groups:
         with _problem_at(f"{options.node_groups}: {group.name}", problems):
+            # What is wrong with a node that comes later would be in the log only.
+            server.create_all([group.node(0)], dry_run=True)
             server.create_all(group.node(number) for number in range(group.limits.least))
     if problems:
         raise InputError(*problems)

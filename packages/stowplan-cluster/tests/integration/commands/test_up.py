@@ -257,6 +257,7 @@ class TestRefusals:
                 ["--node-groups=node.yaml"],
                 "error: node.yaml: node: metadata.annotations: stowplan.io/max-nodes is missing",
             ),
+            (["--node-groups=bad.yaml"], 'error: bad.yaml: bad: Node "bad-0000" is invalid: metadata.labels: '),
             (["-f", "missing.yaml"], "missing.yaml"),
             (["--controllers=kubelets"], "unknown controller 'kubelets'"),
             (["--kubeconfig-out=node.yaml"], "was not written by stowplan"),
@@ -266,6 +267,8 @@ class TestRefusals:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "node.yaml").write_text("apiVersion: v1\nkind: Node\nmetadata: {name: node}\n")
         (tmp_path / "broken.json").write_text("{")
+        bad = {"name": "bad", "labels": {"a b": "c"}, "annotations": {"stowplan.io/max-nodes": "1"}}
+        (tmp_path / "bad.yaml").write_text(json.dumps({"apiVersion": "v1", "kind": "Node", "metadata": bad}))
         ran = run("up", *options)
         assert (ran.code, ran.out) == (2, "")
         assert complaint in ran.err
