@@ -1,6 +1,7 @@
 """A process' metrics with all feature gates and labels, for tests."""
 
-from stowplan.kube.config.features import DEFAULT_FEATURES
+from stowplan.kube.config.features import DEFAULT_FEATURES, default_features
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
 from stowplan.kube.metrics.component import ComponentMetrics
 from stowplan.kube.metrics.registry import MetricsOptions
@@ -20,8 +21,9 @@ VERSIONS = CompatibilityVersions(binary="1.36", emulation="1.36", min_compat="1.
 FEATURES = (("SidecarContainers", "", True), ("GenericWorkload", "ALPHA", False))
 
 
-def all_gates_on():
-    return DEFAULT_FEATURES.with_gates(dict.fromkeys(DEFAULT_FEATURES.gates, True))
+def all_gates_on(version=DEFAULT_VERSION):
+    features = default_features(version)
+    return features.with_gates(dict.fromkeys(features.gates, True))
 
 
 def component(options=None, *, gates=DEFAULT_FEATURES):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.families import Counter, CounterVec, GaugeVec, Histogram, HistogramVec
 from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
 
@@ -22,6 +23,9 @@ QUEUES = ("active", "backoff", "unschedulable", "gated")
 
 
 class Gates(Protocol):
+    @property
+    def emulated_version(self) -> KubernetesVersion: ...
+
     def enabled(self, name: str, /) -> bool: ...
 
 
@@ -41,9 +45,14 @@ class SchedulerMetrics:
         self._async_api_calls(self._registry_for("SchedulerAsyncAPICalls"))
         self._resource_claims()
         self._pod_groups(self._registry_for("GenericWorkload"))
+        self._pod_groups_since_1_37()
 
     def _registry_for(self, gate: str) -> MetricsRegistry:
         return self._registry if self._gates.enabled(gate) else self._unseen
+
+    def _registry_since(self, version: KubernetesVersion, gate: str) -> MetricsRegistry:
+        """For metrics that a version has added."""
+        return self._registry_for(gate) if self._gates.emulated_version >= version else self._unseen
 
     def _attempts(self, registry: MetricsRegistry) -> None:
         self.schedule_attempts_total: CounterVec = registry.counter_vec(
@@ -265,5 +274,33 @@ class SchedulerMetrics:
         self.podgroup_scheduling_algorithm_duration_seconds: Histogram = registry.histogram(
             "scheduler_podgroup_scheduling_algorithm_duration_seconds",
             "How long it took to decide on nodes for a group, in seconds.",
+            _FROM_1_MS,
+        )
+
+    def _pod_groups_since_1_37(self) -> None:
+        groups = self._registry_since(V1_37, "GenericWorkload")
+        self.workload_preemption_attempts_total: CounterVec = groups.counter_vec(
+            "scheduler_workload_preemption_attempts_total",
+            "Attempts of groups of pods to preempt, by the code of their status.",
+            ("result",),
+        )
+        self.workload_preemption_victims: Histogram = groups.histogram(
+            "scheduler_workload_preemption_victims",
+            "How many victims a preemption by a group chose.",
+            exponential_buckets(1, 2, 11),
+        )
+        placements = self._registry_since(V1_37, "TopologyAwareWorkloadScheduling")
+        self.generated_placements_total: CounterVec = placements.counter_vec(
+            "scheduler_generated_placements_total", "Placements that were found for groups of pods.", ("profile",)
+        )
+        self.placement_evaluations_total: CounterVec = placements.counter_vec(
+            "scheduler_placement_evaluations_total",
+            "Trials of a group in a placement, by result: 'feasible' or 'infeasible'.",
+            ("result", "profile"),
+        )
+        self.placement_evaluation_duration_seconds: HistogramVec = placements.histogram_vec(
+            "scheduler_placement_evaluation_duration_seconds",
+            "How long the trial of a group in a placement took, in seconds.",
+            ("result", "profile"),
             _FROM_1_MS,
         )

@@ -167,7 +167,13 @@ class Engine:
         self._queue_timer = QueueTimer(self.context, second=0.0 if self._pops_from_backoff else now)
         self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
         self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
-        self.evictions = Evictions(self.context, statuses=self.statuses, metrics=metrics, now=meter.clock)
+        self.evictions = Evictions(
+            self.context,
+            statuses=self.statuses,
+            metrics=metrics,
+            now=meter.clock,
+            version=features.emulated_version,
+        )
         self._for_plugins = RunningScheduler(
             waiting_pods=self.waiting_pods,
             pods_in_pre_bind=self.context.pods_in_pre_bind,

@@ -82,6 +82,28 @@ def test_metrics_of_disabled_gates_are_missing(gate, names):
     used_once(metrics)  # which harms nobody
 
 
+@pytest.mark.parametrize(
+    ("gate", "names"),
+    [
+        ("GenericWorkload", {"workload_preemption_attempts_total", "workload_preemption_victims"}),
+        (
+            "TopologyAwareWorkloadScheduling",
+            {
+                "generated_placements_total",
+                "placement_evaluations_total",
+                "placement_evaluation_duration_seconds",
+            },
+        ),
+    ],
+)
+def test_metrics_of_groups_since_1_37(gate, names):
+    names = {f"scheduler_{name}" for name in names}
+    with_it = families(component(gates=all_gates_on(V1_37)))
+    without = families(component(gates=all_gates_on(V1_37).with_gates({gate: False})))
+    assert names <= with_it - without
+    assert not names & families(component(gates=all_gates_on(V1_36)))
+
+
 @pytest.mark.parametrize("version", [V1_36, V1_37])
 def test_each_version_has_metrics(version):
     """A removed gate is no reason to fail."""
@@ -89,7 +111,7 @@ def test_each_version_has_metrics(version):
 
 
 def test_attributes_are_named_after_their_metrics():
-    metrics = component(gates=all_gates_on())
+    metrics = component(gates=all_gates_on(V1_37))
     prefixes = {metrics.scheduler: "scheduler_", metrics.client: "", metrics.serving: "", metrics.stowplan: "stowplan_"}
     names = {
         prefix + attribute for group, prefix in prefixes.items() for attribute in vars(group) if attribute[0] != "_"

@@ -29,6 +29,7 @@ from msgspec import field
 
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
@@ -177,13 +178,17 @@ class VictimRecord(PlainStruct, eq=False):
 
 
 class EvictionMetrics:
-    def __init__(self, metrics: SchedulerMetrics | None) -> None:
+    def __init__(self, metrics: SchedulerMetrics | None, *, version: KubernetesVersion) -> None:
         """None: nothing is counted."""
         self._metrics = metrics
+        self._groups_apart = version >= V1_37
 
-    def planned(self, victims: int) -> None:
-        if self._metrics is not None:
-            self._metrics.preemption_victims.observe(victims)
+    def planned(self, plan: EvictionPlan | GroupEvictionPlan) -> None:
+        if self._metrics is None:
+            return
+        of_group = self._groups_apart and isinstance(plan, GroupEvictionPlan)
+        victims = self._metrics.workload_preemption_victims if of_group else self._metrics.preemption_victims
+        victims.observe(len(plan.victims))
 
     def ended(self, result: str, seconds: float) -> None:
         """A plan was carried out or abandoned."""

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
@@ -52,13 +53,14 @@ class Evictions:
         statuses: PodStatuses,
         metrics: SchedulerMetrics | None,
         now: Callable[[], float],
+        version: KubernetesVersion = DEFAULT_VERSION,
     ) -> None:
         self._context = context
         self._outbox = context.outbox
         self._state = context.state
         self._leaving = context.leaving
         self._statuses = statuses
-        self._metrics = EvictionMetrics(metrics)
+        self._metrics = EvictionMetrics(metrics, version=version)
         self._victims = VictimEvictions(context, plans=self, statuses=statuses, metrics=self._metrics)
         #: A stopwatch, for metrics only.
         self._now = now
@@ -79,7 +81,7 @@ class Evictions:
                     log_reprieved(preemptor, victim)
         if not victims:
             return
-        self._metrics.planned(len(plan.victims))
+        self._metrics.planned(plan)
         lesser = self._superseded_by(plan)
         for info in lesser:
             superseded = self._preemptions.get(info.uid)

@@ -56,10 +56,15 @@ class GroupPreemption:
         Raises ClusterChangedError if the group has to be retried.
         """
         steps = self._post_filter(framework, group, pods, trial)
+        if steps is None:
+            return
         if isinstance(steps, Status):
-            self._store(trial, PodGroupPostFilterResult(steps))
-        elif steps is not None:
-            self._store(trial, (yield from self._search(framework, group, pods, *steps)))
+            found = PodGroupPostFilterResult(steps)
+        else:
+            found = yield from self._search(framework, group, pods, *steps)
+        if self._keeps_nodes and framework.metrics is not None:
+            framework.metrics.group_preempted(found.status.code)
+        self._store(trial, found)
 
     def _post_filter(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial

@@ -103,10 +103,17 @@ class GroupTrials:
         placements = self._placements_of(framework, group, pods)
         if isinstance(placements, GroupTrial):
             return placements
+        measured = None if self._permits or not self._placements else framework.metrics
+        if measured is not None:
+            measured.placements_generated(len(placements.todo))
         for placement in placements.todo:
             within = self._restriction(placement)
             trial = self._trial(framework, within=within, run_post_filter=run_post_filter, removed=removed)
-            if not placements.tried(placement, (yield from trial.run(pods))):
+            started = 0.0 if measured is None else measured.now()
+            found = yield from trial.run(pods)
+            if measured is not None:
+                measured.placement_evaluated(found.status.code, started)
+            if not placements.tried(placement, found):
                 break
         result = placements.concluded()
         if not self._permits and result.status.code == Code.Success and not any(pod.placed for pod in result.pods):

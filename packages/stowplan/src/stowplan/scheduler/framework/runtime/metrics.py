@@ -164,6 +164,22 @@ class FrameworkMetrics:
         for plugin in plugins:
             counters[plugin.name].value += rows
 
+    def placements_generated(self, count: int) -> None:
+        self.scheduler.generated_placements_total.with_label_values(self.profile).inc(count)
+
+    def placement_evaluated(self, result: Code, started: float) -> None:
+        """A group was tried in a placement; errors do not count."""
+        if result == Code.Error:
+            return
+        labels = "feasible" if result == Code.Success else "infeasible", self.profile
+        self.scheduler.placement_evaluations_total.with_label_values(*labels).inc()
+        durations = self.scheduler.placement_evaluation_duration_seconds
+        durations.with_label_values(*labels).observe(self.now() - started)
+
+    def group_preempted(self, result: Code) -> None:
+        """A group's search for victims has ended."""
+        self.scheduler.workload_preemption_attempts_total.with_label_values(result.name).inc()
+
     def draw(self) -> PluginTimes | None:
         """Whether the next run of plugins is sampled."""
         return self._times if self._chance() < SAMPLED else None

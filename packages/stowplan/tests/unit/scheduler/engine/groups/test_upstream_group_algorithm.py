@@ -23,6 +23,7 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing.live import live_cluster
+from support.observing.metrics import framework_metrics, numbers
 from support.plugins.answering_plugins import configuration
 from support.scheduling.groups import a_group, member, node
 
@@ -131,6 +132,21 @@ PLACED = [
     ("weights, for the second", BOTH, ((75, 50), (10, 25)), (1, 2), (S, S), (), S, "", "n2"),
 ]
 
+COUNTED = [  # of the same cases: the placements that are generated, feasible and infeasible
+    (2, 2, 0),
+    (2, 2, 0),
+    (0, 0, 0),
+    (2, 0, 2),
+    (2, 0, 2),
+    (2, 1, 1),
+    (2, 1, 1),
+    (0, 0, 0),
+    (2, 2, 0),
+    (1, 0, 0),
+    (2, 2, 0),
+    (2, 2, 0),
+]
+
 
 def placing_plugins(generated, scores, verdicts, feasible):
     class Filters(NodeFilterPlugin):
@@ -173,8 +189,8 @@ def scorer(number, scores):
     return Scores
 
 
-@pytest.mark.parametrize("case", PLACED, ids=itemgetter(0))
-def test_the_placements_of_a_group(case):
+@pytest.mark.parametrize(("case", "counted"), list(zip(PLACED, COUNTED, strict=True)), ids=[case[0] for case in PLACED])
+def test_the_placements_of_a_group(case, counted):
     _, generated, scores, weights, verdicts, feasible, code, message, on = case
     plugins = placing_plugins(generated, scores, verdicts, feasible)
     of_scores = {f"Scores{i}": weight for i, weight in enumerate(weights)}
@@ -194,8 +210,17 @@ def test_the_placements_of_a_group(case):
     )
     engine = cluster.engine
     queued = [QueuedPod(pod=info, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/g")]
-    trial = run_at_once(engine.groups.trials.run(engine.frameworks["default-scheduler"], "default/g", queued))
+    framework = engine.frameworks["default-scheduler"]
+    framework.metrics = framework_metrics()
+    framework.metrics.count_calls_of(framework.points)
+    trial = run_at_once(engine.groups.trials.run(framework, "default/g", queued))
     assert (trial.status.code, trial.status.message) == (code, message)
+    families = framework.metrics.scheduler
+    evaluated = numbers(families.placement_evaluations_total)
+    assert numbers(families.placement_evaluation_duration_seconds) == evaluated
+    generated_count = numbers(families.generated_placements_total).get("default-scheduler", 0)
+    by_result = (evaluated.get((result, "default-scheduler"), 0) for result in ("feasible", "infeasible"))
+    assert (generated_count, *by_result) == counted
     assert [pod.host for pod in trial.pods] == ([] if on is None else [on])
 
 
