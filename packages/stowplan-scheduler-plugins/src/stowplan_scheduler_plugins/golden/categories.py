@@ -10,11 +10,16 @@ from typing import Any
 from stowplan_scheduler_plugins.golden.configurations import configuration_answer
 from stowplan_scheduler_plugins.golden.numa import cache_answers, fingerprint_answers
 from stowplan_scheduler_plugins.golden.scenarios import scenario_answers
+from stowplan_scheduler_plugins.golden.scripts import script_answers
 from stowplan_scheduler_plugins.golden.tally import CONFIGURATIONS, STEPS, VERDICTS, Answer
 
 Json = Any
-#: Categories that are about a part of a plugin.
-_OF_PARTS = {"fingerprint": fingerprint_answers, "nrtcache": cache_answers}
+#: Categories that are not asked by verdicts.
+_OF_PARTS = {
+    "coscheduling": script_answers,
+    "fingerprint": fingerprint_answers,
+    "nrtcache": cache_answers,
+}
 CONFIG = "config"
 #: Clusters whose pods are judged one by one, or compared by a QueueSort plugin.
 KNOWN = frozenset(

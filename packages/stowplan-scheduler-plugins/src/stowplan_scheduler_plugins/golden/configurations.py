@@ -9,7 +9,7 @@ from stowplan_scheduler_plugins.golden.tally import CONFIGURATIONS, Answer
 
 Json = Any
 _SCHEME = re.compile(r' in scheme "[^"]*"')
-_ECHO = re.compile(r"(?<=Invalid value: )\{.*?\}(?=: )")
+_ECHO = re.compile(r"(?<=Invalid value: )(?:\{.*?\}|null)(?=: )")
 
 
 #: scheduler-plugins' own samples are of v1beta3, which their scheduler refuses.

@@ -1,6 +1,7 @@
 """Differences between two JSON values, and between two verdicts, as readable lines."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -8,6 +9,9 @@ Json = Any
 #: Scores that may differ by as much as their weight: they depend on the last bit of an exponential function, or on when
 #: the reference was asked.
 _INEXACT = frozenset({"Peaks", "NodeMetadata"})
+
+
+_GAP = re.compile(r"resource gap: map\[[^\]]*\]")
 
 
 def differences(want: Json, got: Json, path: str = "") -> Iterator[str]:
@@ -30,13 +34,18 @@ def _shown(value: Json) -> str:
 
 def verdict_differences(want: Json, got: Json, weights: Mapping[str, int]) -> list[str]:
     """`weights` of score plugins decide how far inexact scores may differ."""
-    wanted, found = _normal(want), _normal(got)
+    wanted, found = _normal(_loose(want)), _normal(_loose(got))
     preemption, other = wanted.get("preemption"), found.get("preemption")
     if preemption and other and other["selected"] and set(other["selected"]) <= set(preemption["selected"]):
         # Several nodes are a tie: any of them is right.
         other["selected"] = preemption["selected"]
     _level(wanted, found, weights)
     return list(differences(wanted, found))
+
+
+def _loose(verdict: Json) -> Json:
+    """Without the structs that Go prints of missing resources."""
+    return json.loads(_GAP.sub("resource gap: ", json.dumps(verdict)))
 
 
 def _normal(verdict: Json) -> dict[str, Json]:

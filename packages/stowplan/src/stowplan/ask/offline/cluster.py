@@ -169,7 +169,7 @@ class Cluster:
         self._scheduling = Scheduling(
             self.engine, attempts=attempts, agenda=agenda, names=self._names, guard=guard, ask=self._ask
         )
-        self.engine.step(WallClock(now), 0.0)
+        self.now = now
         self._attempts = attempts
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
@@ -264,6 +264,16 @@ class Cluster:
         copy = Cluster(self.state.everything(), **options)
         copy._attempts.failures = self._attempts.failures
         return copy
+
+    @property
+    def now(self) -> float:
+        """What the clock shows that plugins read, in seconds since the epoch; it stands still until it is set."""
+        return self._now
+
+    @now.setter
+    def now(self, seconds: float) -> None:
+        self._now = seconds
+        self.engine.step(WallClock(seconds), 0.0)
 
     @property
     def failures(self) -> tuple[str, ...]:

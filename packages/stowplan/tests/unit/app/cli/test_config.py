@@ -78,16 +78,16 @@ def test_a_bad_file_does_not_prevent_showing_others(run, write):
 
 
 def test_validate(run, write):
-    good, bad = write(v1(), v1(plugins={"filter": {"enabled": named("Coscheduling", "NodeResourceFit")}}))
+    good, bad = write(v1(), v1(plugins={"filter": {"enabled": named("CrossNodePreemption", "NodeResourceFit")}}))
     ran = run("config", "validate", good, bad)
     assert ran.code == 2
     assert ran.out == f"{good}: valid, {V1}, profile default-scheduler\n"
     error, *hints = ran.err.splitlines()
     assert error == (
         f"error: {bad}: initializing profiles: creating profile for scheduler name default-scheduler: "
-        'FilterPlugin "Coscheduling" does not exist'
+        'FilterPlugin "CrossNodePreemption" does not exist'
     )
-    assert "Coscheduling is a plugin of scheduler-plugins" in hints[0]
+    assert "CrossNodePreemption is a plugin of scheduler-plugins" in hints[0]
     assert "--plugin MODULE:CLASS" in hints[0]
     assert hints[1].startswith("hint: NodeResourceFit: did you mean NodeResourcesFit? Else, a plugin of your own")
     assert run("config", "validate", good).code == 0

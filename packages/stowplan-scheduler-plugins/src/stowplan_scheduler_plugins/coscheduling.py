@@ -1,0 +1,236 @@
+"""Gangs: pods of a PodGroup start together, or not at all.
+
+PreFilter refuses a pod while its group has too few pods, or the cluster too little room for it. Permit makes pods wait
+until enough of them have nodes; a failure of one rejects those that wait. How many members have nodes follows from the
+pods on nodes, assumed ones included, so a restart loses nothing.
+
+Parity: pods of a group are sorted by name, as all have the group's time.
+
+Upstream: pkg/coscheduling in scheduler-plugins.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+from stowplan.plugins import (
+    POD,
+    Action,
+    ClusterEventWithHint,
+    Code,
+    CustomObject,
+    CycleState,
+    Diagnosis,
+    EnqueueExtensions,
+    Handle,
+    Nodes,
+    PermitPlugin,
+    PodInfo,
+    PostFilterPlugin,
+    PostFilterResult,
+    PreFilterPlugin,
+    QueueSortPlugin,
+    Reason,
+    ReservePlugin,
+    Status,
+    WaitingPod,
+    custom_resource,
+    on,
+    unresolvable,
+    unschedulable,
+)
+from stowplan.plugins.arguments import INT32, INT64, Args, Pointer, Struct, documented, invalid, kind, not_omitted
+from stowplan.plugins.objects import parse_timestamp
+from stowplan_scheduler_plugins.room_for_groups import gap, shown_gap
+
+PodGroup = custom_resource("podgroups.v1alpha1.scheduling.x-k8s.io")
+LABEL = "scheduling.x-k8s.io/pod-group"
+
+FAILED_RECENTLY = Reason("GroupFailedRecently", "podGroup {group} failed recently")
+TOO_FEW_PODS = Reason(
+    "TooFewGroupPods",
+    "pre-filter pod {pod} cannot find enough sibling pods, current pods number: {pods}, minMember of group: {wanted}",
+)
+GATED = Reason("GatedGroupPods", "pre-filter pod {pod} cannot proceed due to gated pods in the same PodGroup")
+NO_ROOM = Reason("NoRoomForGroup", "resource gap: {missing}")
+REJECTED = Reason(
+    "GroupRejected", "PodGroup {group} gets rejected due to Pod {pod} is unschedulable even after PostFilter"
+)
+OPTIMISTIC, IN_UNRESERVE = "optimistic rejection in PostFilter", "rejection in Unreserve"
+
+#: What waits at least: of times of 0, and of the groups that have room.
+_DEFAULT_WAIT, _SHORTEST_MEMORY = 60, 3
+
+
+class CoschedulingArgs(Args, frozen=True):
+    schema: ClassVar[Struct] = kind(
+        "CoschedulingArgs",
+        permitWaitingTimeSeconds=documented(
+            not_omitted(Pointer(INT64)), "How long pods wait for their group, unless it says so itself."
+        ),
+        podGroupBackoffSeconds=documented(not_omitted(Pointer(INT64)), "How long a group waits after a failure."),
+        podGroupRejectPercentage=documented(
+            not_omitted(Pointer(INT32)),
+            "A group that lacks at most this share of its pods is not rejected.",
+            least=0,
+            most=100,
+        ),
+    )
+
+    permit_waiting_time_seconds: int = 60
+    pod_group_backoff_seconds: int = 0
+    pod_group_reject_percentage: int = 10
+
+    def validate_at_build(self) -> Iterator[str]:
+        times = (
+            ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
+            ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
+        )
+        for name, seconds in times:
+            if seconds < 0:
+                yield invalid(name, seconds, "must be greater than 0")
+        if not 0 <= self.pod_group_reject_percentage <= 100:
+            yield invalid("podGroupRejectPercentage", self.pod_group_reject_percentage, "must be between 0 and 100")
+
+
+class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin, EnqueueExtensions):
+    name = "Coscheduling"
+    args_type = CoschedulingArgs
+    needs_kinds = (PodGroup,)
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        #: Groups (namespace/name) that have room, and those that failed -> until when.
+        self._permitted: dict[str, float] = {}
+        self._backed_off: dict[str, float] = {}
+        #: Group -> time of its last failure.
+        self._last_failed: dict[str, float] = {}
+
+    # --- order
+
+    def less(self, a: Any, b: Any) -> bool:
+        if a.pod.priority != b.pod.priority:
+            return bool(a.pod.priority > b.pod.priority)
+        first, second = self._since(a), self._since(b)
+        return first < second if first != second else bool(a.pod.key < b.pod.key)
+
+    def _since(self, queued: Any) -> float:
+        own = queued.initial_attempt_timestamp
+        group = _group_of(queued.pod)
+        if group in self._last_failed:
+            return self._last_failed[group]
+        found = self._group(group)
+        if found is None or not found.metadata.creation_timestamp:
+            return float(queued.timestamp if own is None else own)
+        return parse_timestamp(found.metadata.creation_timestamp)
+
+    # --- the group's pods and its room
+
+    def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
+        group = _group_of(pod)
+        found = self._group(group)
+        if found is None:
+            return None
+        if self._backed_off.get(group, 0.0) > self.handle.wall_clock():
+            return unresolvable(FAILED_RECENTLY.of(group=group))
+        members, wanted = self._members(pod), _min_member(found)
+        if len(members) < wanted:
+            return unresolvable(TOO_FEW_PODS.of(pod=pod.name, pods=len(members), wanted=wanted))
+        if sum(bool(member.pod.spec.scheduling_gates) for member in members) > len(members) - wanted:
+            return unresolvable(GATED.of(pod=pod.name))
+        return self._refused_for_room(group, found, wanted, nodes)
+
+    def _refused_for_room(self, group: str, found: CustomObject, wanted: int, nodes: Nodes) -> Status | None:
+        least = found.content["spec"].get("minResources")
+        now = self.handle.wall_clock()
+        if least is None or self._permitted.get(group, 0.0) > now:
+            return None
+        missing = gap(least | {"pods": wanted}, nodes, self._placed(group))
+        if missing:
+            return unresolvable(NO_ROOM.of(missing=shown_gap(missing, least)))
+        self._permitted[group] = now + (self.args.permit_waiting_time_seconds or _SHORTEST_MEMORY)
+        return None
+
+    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
+        group = _group_of(pod)
+        found = self._group(group)
+        if found is None:
+            return PostFilterResult(unschedulable("can not find pod group"))
+        wanted = _min_member(found)
+        missing = wanted - len(self._placed(group))
+        if missing <= 0 or missing / wanted <= self.args.pod_group_reject_percentage / 100:
+            return PostFilterResult(Status(Code.Unschedulable))
+        for waiting in self._waiting(group):
+            waiting.reject(self.name, OPTIMISTIC)
+        now, backoff = self.handle.wall_clock(), self.args.pod_group_backoff_seconds
+        if backoff > 0 and len(self._members(pod)) >= wanted and self._backed_off.get(group, 0.0) <= now:
+            self._backed_off[group] = now + backoff
+        self._fail(group)
+        return PostFilterResult(unschedulable(REJECTED.of(group=group, pod=pod.name)))
+
+    # --- waiting for each other
+
+    def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
+        return None
+
+    def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
+        group = _group_of(pod)
+        if not group:
+            return None, 0
+        found = self._group(group)
+        if found is None:
+            return unschedulable("PodGroup not found"), 0
+        with_nodes = {one.name for one in self._placed(group)} | {pod.name}
+        if len(with_nodes) >= _min_member(found):
+            self._last_failed.pop(group, None)
+            for waiting in self._waiting(group):
+                waiting.allow(self.name)
+            return None, 0
+        if len(with_nodes) == 1:
+            for member in self._members(pod):
+                if member.uid != pod.uid:
+                    state.pods_to_activate.add(member)
+        seconds = found.content["spec"].get("scheduleTimeoutSeconds") or self.args.permit_waiting_time_seconds
+        return Status(Code.Wait), seconds or _DEFAULT_WAIT
+
+    def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
+        group = _group_of(pod)
+        if self._group(group) is None:
+            return
+        for waiting in self._waiting(group):
+            waiting.reject(self.name, IN_UNRESERVE)
+        self._fail(group)
+
+    def _fail(self, group: str) -> None:
+        self._permitted.pop(group, None)
+        self._last_failed[group] = self.handle.wall_clock()
+
+    def events_to_register(self) -> Sequence[ClusterEventWithHint]:
+        return (on(POD, Action.Add), on(PodGroup.resource, Action.Add | Action.Update))
+
+    # --- groups
+
+    def _group(self, group: str) -> CustomObject | None:
+        return self.handle.cluster.objects.get(PodGroup, group) if group else None
+
+    def _placed(self, group: str) -> list[PodInfo]:
+        """Members with nodes, bound or assumed."""
+        return [one for one in self.handle.cluster.placed_pods() if _group_of(one) == group]
+
+    def _members(self, pod: PodInfo) -> list[PodInfo]:
+        """All pods of the pod's group, itself included."""
+        group = _group_of(pod)
+        pending = [one for one in self.handle.cluster.pending.values() if _group_of(one) == group]
+        return list({one.uid: one for one in (*pending, *self._placed(group))}.values())
+
+    def _waiting(self, group: str) -> list[WaitingPod]:
+        return [one for one in self.handle.waiting_pods if _group_of(one.pod) == group]
+
+
+def _group_of(pod: PodInfo) -> str:
+    """The pod's group as namespace/name; "" without the label."""
+    name = pod.labels.get(LABEL, "")
+    return f"{pod.namespace}/{name}" if name else ""
+
+
+def _min_member(group: CustomObject) -> int:
+    return int((group.content.get("spec") or {}).get("minMember") or 0)
