@@ -18,6 +18,14 @@ from stowplan.app.cli.live_cluster import live_cluster
 from stowplan.app.cli.shell_completion import complete_namespace, file_option
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
+from stowplan.kube.kubernetes_versions import (
+    BINARY_VERSION,
+    DEFAULT_VERSION,
+    OLDEST_VERSION,
+    KubernetesVersion,
+    VersionError,
+    version_or_default,
+)
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
@@ -33,6 +41,12 @@ POD_GROUPS = click.option(
     "--pod-groups",
     is_flag=True,
     help="Schedule pod groups of the live cluster as groups. Always on for files with PodGroups.",
+)
+EMULATED_VERSION = click.option(
+    "--emulated-version",
+    metavar="MAJOR.MINOR",
+    help=f"Answer as this version of kube-scheduler, from {OLDEST_VERSION} to {BINARY_VERSION}. Default: "
+    f"{DEFAULT_VERSION}, or the one that a recording is of.",
 )
 #: For commands that name pods and workloads.
 NAMESPACE = click.option(
@@ -110,7 +124,7 @@ def scheduler_options(command: Callable[..., Any]) -> Any:
 
 def cluster_options(command: Callable[..., Any]) -> Any:
     """Options that select a cluster; `cluster_of` takes their values, and the configuration's."""
-    return _applied((*_FILES, live_cluster, PLUGINS, POD_GROUPS), command)
+    return _applied((*_FILES, live_cluster, PLUGINS, POD_GROUPS, EMULATED_VERSION), command)
 
 
 def role_option(command: Callable[..., Any]) -> Any:
@@ -164,6 +178,7 @@ def cluster_of(
     config: str | None,
     plugins: Sequence[str],
     pod_groups: bool,
+    emulated_version: str | None = None,
     groups: bool = False,
     events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
@@ -184,7 +199,7 @@ def cluster_of(
 
     check_access(from_scheduler, token_file, certificate_authority, insecure=insecure_skip_tls_verify)
     if from_scheduler is not None:
-        if files or recursive or config or pod_groups:
+        if files or recursive or config or pod_groups or emulated_version:
             raise click.UsageError(_OF_ITS_OWN)
         from stowplan.app.sources.running_scheduler import SchedulerEndpoint
 
@@ -204,6 +219,7 @@ def cluster_of(
             plugins=plugins,
             recursive=recursive,
             groups=groups or pod_groups,
+            version=chosen_version(emulated_version),
             events=events,
             workloads=workloads,
             quotas=quotas,
@@ -221,6 +237,7 @@ def _cluster_of(
     plugins: Sequence[str],
     recursive: bool,
     groups: bool,
+    version: KubernetesVersion,
     events: EventQuery | None,
     workloads: Collection[WorkloadName],
     quotas: bool,
@@ -235,7 +252,7 @@ def _cluster_of(
         )
     check_recursive(files, recursive=recursive)
     if files:
-        return ClusterSource.of_files(files, config, plugins, recursive=recursive)
+        return ClusterSource.of_files(files, config, plugins, recursive=recursive, version=version)
     return run(
         ClusterSource.of_live_cluster(
             live=live,
@@ -244,7 +261,8 @@ def _cluster_of(
             events=events,
             workloads=workloads,
             quotas=quotas,
-            gates=group_gates() if groups else None,
+            gates=group_gates(version) if groups else None,
+            version=version,
         )
     )
 
@@ -256,6 +274,14 @@ def check_access(
         raise click.UsageError(
             "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
         )
+
+
+def chosen_version(emulated_version: str | None) -> KubernetesVersion:
+    """The version to answer as; raises InputError."""
+    try:
+        return version_or_default(emulated_version)
+    except VersionError as error:
+        raise InputError(f"--emulated-version: {error}") from error
 
 
 def check_recursive(files: Sequence[str], *, recursive: bool) -> None:

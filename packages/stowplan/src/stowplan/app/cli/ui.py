@@ -14,6 +14,7 @@ from stowplan import __version__
 from stowplan.app.cli.cluster_options import (
     check_access,
     check_recursive,
+    chosen_version,
     cluster_of,
     cluster_options,
     config_option,
@@ -44,7 +45,7 @@ from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, Declarations, FeatureGates, load_config
+from stowplan.kube.config import Configuration, Declarations, FeatureGates, load_config
 from stowplan.kube.config.features import group_gates, with_chosen
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.structs import PlainStruct
@@ -141,6 +142,7 @@ def ui(**given: Any) -> None:
                 config=options.config,
                 plugins=options.plugins,
                 pod_groups=options.pod_groups,
+                emulated_version=options.emulated_version,
             )
             mode: Mode = "files" if options.files else "static"
             _static_cluster(about, mode, options.title, known_plugins(options.plugins), {}).show(show, options.export)
@@ -158,6 +160,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
     config: str | None
     plugins: tuple[str, ...]
     pod_groups: bool
+    emulated_version: str | None
     from_scheduler: str | None
     token_file: str | None
     certificate_authority: str | None
@@ -189,7 +192,15 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
         check_access(
             self.from_scheduler, self.token_file, self.certificate_authority, insecure=self.insecure_skip_tls_verify
         )
-        of_its_own = self.files or self.recordings or self.simulations or self.config or self.plugins or self.pod_groups
+        of_its_own = (
+            self.files
+            or self.recordings
+            or self.simulations
+            or self.config
+            or self.plugins
+            or self.pod_groups
+            or self.emulated_version
+        )
         if self.from_scheduler is not None and (of_its_own or self.export):
             raise click.UsageError("--from-scheduler shows a scheduler that has its own cluster and configuration.")
 
@@ -336,11 +347,10 @@ def _static_cluster(
     about: ClusterSource, mode: Mode, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
 ) -> _StaticCluster:
     configuration = about.cluster.config
-    features = with_chosen(group_gates()) if about.engine.schedules_groups else DEFAULT_FEATURES
     return _StaticCluster(
         plan=plan_of(about.engine.state),
         source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(timelines)),
-        configuration=configuration_record(configuration, known, features),
+        configuration=configuration_record(configuration, known, about.engine.features),
         timelines=timelines,
         about=about,
     )
@@ -363,7 +373,8 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: M
 
 def _live(show: _Show, options: _Options) -> None:
     registry = registry_with(options.plugins, guard=CallGuard())
-    features = with_chosen(group_gates()) if options.pod_groups else DEFAULT_FEATURES
+    version = chosen_version(options.emulated_version)
+    features = with_chosen(group_gates(version) if options.pod_groups else {}, version)
     configuration = load_config(options.config, plugins=registry.declarations, features=features)
     connection = connection_of(configuration, options.live)
     logs = set_up(LogSettings(verbosity=0, format="text"))

@@ -26,7 +26,7 @@ from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
-from stowplan.ask.offline.arguments import cluster_features, near_names
+from stowplan.ask.offline.arguments import near_names
 from stowplan.ask.what_if.relief import group_relief, relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
@@ -38,7 +38,8 @@ from stowplan.kube.api.yaml_text import first_value
 from stowplan.kube.claims.annotations import SELECTED_NODE
 from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
 from stowplan.kube.config import ConfigError
-from stowplan.kube.config.features import group_gates
+from stowplan.kube.config.features import group_gates, known_gates
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion, emulated_version_of
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.dumped import DumpError
@@ -89,18 +90,40 @@ class ClusterSource:
 
     @classmethod
     def of_files(
-        cls, files: Sequence[str], config: str | None, plugins: Sequence[str], *, recursive: bool = False
+        cls,
+        files: Sequence[str],
+        config: str | None,
+        plugins: Sequence[str],
+        *,
+        recursive: bool = False,
+        version: KubernetesVersion = DEFAULT_VERSION,
     ) -> ClusterSource:
         """Groups are scheduled as groups if the files contain any."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
-        gates = group_gates() if any(isinstance(obj, PodGroup) for obj in found.objects) else None
-        cluster = Cluster.of_loaded_files(found, config=config, plugins=named_plugins(plugins), feature_gates=gates)
+        gates = group_gates(version) if any(isinstance(obj, PodGroup) for obj in found.objects) else None
+        cluster = Cluster.of_loaded_files(
+            found,
+            config=config,
+            plugins=named_plugins(plugins),
+            feature_gates=gates,
+            emulated_version=str(version),
+        )
         note(*cluster.notes)
         return cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
 
     @classmethod
-    def of_recording(cls, path: str, when: float | None, config: str | None, plugins: Sequence[str]) -> ClusterSource:
-        """A moment of a recording, None: its end; `config` of None: the active configuration at that time."""
+    def of_recording(
+        cls,
+        path: str,
+        when: float | None,
+        config: str | None,
+        plugins: Sequence[str],
+        version: KubernetesVersion | None = None,
+    ) -> ClusterSource:
+        """A moment of a recording, None: its end; `config` of None: the active configuration at that time.
+
+        `version` of None: the one that was recorded.
+        """
         try:
             calls = InterruptedCalls()
             registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
@@ -108,13 +131,17 @@ class ClusterSource:
         except (RecordingError, DumpError) as error:
             text = str(error)
             raise InputError(text if path in text else f"{path}: {text}") from error
-        own, recorded = config is None, cluster_features(moment.header.features)
+        own, recorded = config is None, moment.header.features
+        version = version or recorded.emulated_version
         cluster = Cluster(
             moment.objects,
             moment.configuration if own else config,
             plugins=named_plugins(plugins),
-            feature_gates=recorded["feature_gates"] if own else None,
-            emulated_version=recorded["emulated_version"],
+            # A full kube-scheduler has gates that do not affect decisions; another version has others.
+            feature_gates=known_gates(recorded.gates, version)
+            if own and version == recorded.emulated_version
+            else None,
+            emulated_version=str(version),
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -133,6 +160,7 @@ class ClusterSource:
         workloads: Collection[WorkloadName] = (),
         quotas: bool = False,
         gates: Mapping[str, bool] | None = None,
+        version: KubernetesVersion = DEFAULT_VERSION,
     ) -> ClusterSource:
         """`events`, `workloads`, `quotas`: those to read as well. `gates`: feature gates that differ from their
         defaults; with Events, they are those of pod groups if the cluster's scheduler seems to schedule groups.
@@ -142,7 +170,9 @@ class ClusterSource:
         from stowplan.ask.loading.live_cluster import LiveClusterError, read_live_cluster
         from stowplan.net.client.http.user_agent import user_agent
 
-        cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=gates)
+        cluster = Cluster(
+            (), config, plugins=named_plugins(plugins), feature_gates=gates, emulated_version=str(version)
+        )
         try:
             read = await read_live_cluster(
                 cluster.kinds_read(report=note),
@@ -158,7 +188,13 @@ class ClusterSource:
             raise InputError(f"{error}{hint}") from error
         if events is not None and gates is None and any(map(_group_of, read.objects)):
             grouped = await cls.of_live_cluster(
-                live=live, config=config, plugins=plugins, events=events, workloads=workloads, gates=group_gates()
+                live=live,
+                config=config,
+                plugins=plugins,
+                events=events,
+                workloads=workloads,
+                gates=group_gates(version),
+                version=version,
             )
             if _schedules_groups(grouped.cluster):
                 return grouped
@@ -195,7 +231,8 @@ class ClusterSource:
         from stowplan.app.sources.running_scheduler import fetch_decisions
 
         configuration, unbound = await fetch_decisions(endpoint)
-        gates = configuration.gates
+        version = emulated_version_of(configuration.emulated_version)
+        gates = known_gates(configuration.gates, version)
         if groups and not gates.get("GenericWorkload"):
             raise InputError(
                 f"--from-scheduler {endpoint.url}: this scheduler places the pods of a group one by one: its feature "
@@ -208,6 +245,7 @@ class ClusterSource:
                 plugins=plugins,
                 quotas=quotas,
                 gates=gates,
+                version=version,
             )
         except ConfigError as error:
             # Such as a plugin or a file that only the scheduler has.

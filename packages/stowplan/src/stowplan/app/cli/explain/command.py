@@ -147,7 +147,13 @@ def _cluster(question: Question, options: Options, selection: Selection, moment:
     if options.recording is not None:
         from stowplan.app.sources.cluster_source import ClusterSource
 
-        found = ClusterSource.of_recording(options.recording, moment, options.config, options.plugins)
+        found = ClusterSource.of_recording(
+            options.recording,
+            moment,
+            options.config,
+            options.plugins,
+            None if options.emulated_version is None else cluster_options.chosen_version(options.emulated_version),
+        )
     else:
         found = cluster_options.cluster_of(
             files=options.files,
@@ -156,6 +162,7 @@ def _cluster(question: Question, options: Options, selection: Selection, moment:
             config=options.config,
             plugins=options.plugins,
             pod_groups=options.pod_groups,
+            emulated_version=options.emulated_version,
             groups=question.what == "podgroup",
             events=question.events(selection),
             workloads=selection.workloads(),

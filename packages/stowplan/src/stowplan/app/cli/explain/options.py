@@ -48,6 +48,7 @@ class Options(PlainStruct, frozen=True, kw_only=True):
     plugins: tuple[str, ...]
     no_extenders: bool
     pod_groups: bool
+    emulated_version: str | None
     from_scheduler: str | None
     token_file: str | None
     certificate_authority: str | None
@@ -146,6 +147,7 @@ def _check_scheduler(options: Options, what: What) -> None:
     """With --from-scheduler."""
     of_its_own = {"-f": options.files, "-R": options.recursive, "--config": options.config, "--plugin": options.plugins}
     of_its_own["--pod-groups"] = options.pod_groups
+    of_its_own["--emulated-version"] = options.emulated_version
     _excluded("--from-scheduler asks a scheduler that has its own", of_its_own)
     narrower = {
         "-n": options.namespace if what == "pending" else None,
