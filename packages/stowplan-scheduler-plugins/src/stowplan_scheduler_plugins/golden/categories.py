@@ -26,6 +26,7 @@ KNOWN = frozenset(
     {
         *_OF_PARTS,
         "allocatable",
+        "elasticquota",
         "networkaware",
         "nodemetadata",
         "nrt",

@@ -31,6 +31,9 @@ def scenario_answers(scenario: Json) -> Iterator[Answer]:
     name = scenario["name"]
     cluster = stowplan.Cluster(_objects(scenario), config=scenario["config"], now=_NOW)
     weights = _weights(scenario["config"])
+    if "quotaUsed" in scenario:
+        wanted = {quota: _named(used) for quota, used in scenario["quotaUsed"].items()}
+        yield Answer(STEPS, f"{name} quotas", list(differences(wanted, _used(cluster))))
     if not scenario.get("noVerdicts"):
         for pod, want in zip(scenario["pods"], scenario["verdicts"], strict=True):
             found = verdict_differences(want, _verdict(cluster, pod), weights)
@@ -60,6 +63,21 @@ def _verdict(cluster: stowplan.Cluster, pod: Json) -> Json:
     return found
 
 
+def _used(cluster: stowplan.Cluster) -> Json:
+    """What CapacityScheduling counts as used, by namespace."""
+    [framework] = cluster.algorithm.frameworks.values()
+    plugin: Any = framework.plugins["CapacityScheduling"]
+    return {
+        quota.namespace: _named({**quota.used, "milliCPU": quota.used.get("cpu", 0), "cpu": 0, "pods": len(quota.pods)})
+        for quota in plugin.quotas().values()
+    }
+
+
+def _named(used: dict[str, int]) -> dict[str, int]:
+    """What is used at all."""
+    return {name: amount for name, amount in used.items() if amount}
+
+
 def _reserve(cluster: stowplan.Cluster, pod: Json) -> str:
     """Assume the pod on the best node, the first one of equals, and run Reserve alone."""
     totals: dict[str, int] = cluster.explain(pod).to_dict()["totals"]
@@ -80,7 +98,8 @@ def _post_filter(cluster: stowplan.Cluster, pod: Json, *, several: bool) -> Json
         # Those that are terminating already are not deleted again.
         victims = [cluster.pod(victim.key) for victim in selected.victims]
         deleted = sorted(one.key for one in victims if one.pod.metadata.deletion_timestamp is None)
-        return {"code": "Success"} | ({} if several else {"nominatedNodeName": selected.node_name, "deleted": deleted})
+        chosen = {"nominatedNodeName": selected.node_name} | ({"deleted": deleted} if deleted else {})
+        return {"code": "Success"} | ({} if several else chosen)
     with cluster.transaction():
         [decision] = cluster.schedule([pod])
     plugin, result = decision.post_filter[-1]

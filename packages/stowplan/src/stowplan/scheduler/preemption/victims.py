@@ -68,11 +68,11 @@ class Importance:
         long = ends - begins > INSERTION_LIMIT
         for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
             of_node: list[int] = unsorted(slots[begin:end]).tolist()
-            go_sort(of_node, self._more_important)
+            go_sort(of_node, self.more_important)
             slots[begin:end] = of_node
         return slots
 
-    def _more_important(self, a: int, b: int) -> bool:
+    def more_important(self, a: int, b: int) -> bool:
         """The reference's comparison of two pods; see `_ties`."""
         priority, start_time = self.pods.priority, self.pods.start_time
         if priority[a] != priority[b]:
