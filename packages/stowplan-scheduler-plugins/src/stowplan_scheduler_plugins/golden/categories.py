@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from stowplan_scheduler_plugins.golden.chart import chart_answers
 from stowplan_scheduler_plugins.golden.configurations import configuration_answer
 from stowplan_scheduler_plugins.golden.numa import cache_answers, fingerprint_answers
 from stowplan_scheduler_plugins.golden.scenarios import scenario_answers
@@ -16,6 +17,7 @@ from stowplan_scheduler_plugins.golden.tally import CONFIGURATIONS, STEPS, VERDI
 Json = Any
 #: Categories that are not asked by verdicts.
 _OF_PARTS = {
+    "chart": chart_answers,
     "coscheduling": script_answers,
     "fingerprint": fingerprint_answers,
     "nrtcache": cache_answers,

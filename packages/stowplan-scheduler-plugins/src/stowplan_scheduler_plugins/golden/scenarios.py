@@ -15,7 +15,7 @@ Json = Any
 #: In configurations it stands for the address of the recorded load watcher.
 _WATCHER = "http://watcher.example"
 #: When the reference was asked: long after anything in the scenarios, but for measurements of the future.
-_NOW = parse_timestamp("2026-09-01T00:00:00Z")
+NOW = parse_timestamp("2026-09-01T00:00:00Z")
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,9 @@ class Queued:
 
 def scenario_answers(scenario: Json) -> Iterator[Answer]:
     name = scenario["name"]
-    cluster = stowplan.Cluster(_objects(scenario), config=scenario["config"], now=_NOW)
-    weights = _weights(scenario["config"])
-    if "quotaUsed" in scenario:
-        wanted = {quota: _named(used) for quota, used in scenario["quotaUsed"].items()}
-        yield Answer(STEPS, f"{name} quotas", list(differences(wanted, _used(cluster))))
+    cluster = stowplan.Cluster(_objects(scenario), config=scenario["config"], now=NOW)
+    weights = weights_of(scenario["config"])
+    yield from quota_answers(scenario, cluster)
     if not scenario.get("noVerdicts"):
         for pod, want in zip(scenario["pods"], scenario["verdicts"], strict=True):
             found = verdict_differences(want, _verdict(cluster, pod), weights)
@@ -46,8 +44,19 @@ def scenario_answers(scenario: Json) -> Iterator[Answer]:
             if "reserved" in want:
                 found += differences(want["reserved"], _reserve(cluster, pod), "/reserved")
             yield Answer(VERDICTS, f"{name} {want['pod']}", found)
+    yield from queue_answers(scenario, cluster)
+
+
+def quota_answers(scenario: Json, cluster: stowplan.Cluster) -> Iterator[Answer]:
+    if "quotaUsed" in scenario:
+        wanted = {quota: _named(used) for quota, used in scenario["quotaUsed"].items()}
+        yield Answer(STEPS, f"{scenario['name']} quotas", list(differences(wanted, _used(cluster))))
+
+
+def queue_answers(scenario: Json, cluster: stowplan.Cluster) -> Iterator[Answer]:
     if "less" in scenario:
-        yield Answer(STEPS, f"{name} queue", list(differences(scenario["less"], _less(cluster, scenario), "less")))
+        found = list(differences(scenario["less"], _less(cluster, scenario), "less"))
+        yield Answer(STEPS, f"{scenario['name']} queue", found)
 
 
 def _verdict(cluster: stowplan.Cluster, pod: Json) -> Json:
@@ -115,7 +124,7 @@ def _objects(scenario: Json) -> list[Json]:
     return [*scenario["objects"], *scenario["pods"], *load]
 
 
-def _weights(config: Json) -> dict[str, int]:
+def weights_of(config: Json) -> dict[str, int]:
     """The weight of each plugin that is enabled somewhere."""
     found: dict[str, int] = {}
     for profile in config["profiles"]:
