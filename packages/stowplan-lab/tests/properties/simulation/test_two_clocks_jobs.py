@@ -77,7 +77,7 @@ fields = {
 }
 
 
-@examples(40)
+@examples(20)
 @given(
     st.data(),
     st.fixed_dictionaries({"schedule": schedules}, optional=fields),
