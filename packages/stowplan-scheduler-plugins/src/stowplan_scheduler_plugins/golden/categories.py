@@ -9,6 +9,7 @@ from typing import Any
 
 from stowplan_scheduler_plugins.golden.chart import chart_answers
 from stowplan_scheduler_plugins.golden.configurations import configuration_answer
+from stowplan_scheduler_plugins.golden.controllers import controller_answers
 from stowplan_scheduler_plugins.golden.numa import cache_answers, fingerprint_answers
 from stowplan_scheduler_plugins.golden.scenarios import scenario_answers
 from stowplan_scheduler_plugins.golden.scripts import script_answers
@@ -18,6 +19,7 @@ Json = Any
 #: Categories that are not asked by verdicts.
 _OF_PARTS = {
     "chart": chart_answers,
+    "controllers": controller_answers,
     "coscheduling": script_answers,
     "fingerprint": fingerprint_answers,
     "nrtcache": cache_answers,

@@ -1,11 +1,13 @@
 """What plugins read of Kubernetes' objects: types, quantities, classes of service."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from stowplan.kube.api.container_totals import qos_class as _qos_class
 from stowplan.kube.api.meta import QuantityValue
 from stowplan.kube.api.pod import SecurityContext
-from stowplan.kube.api.quantity import milli_value, parse_quantity
+from stowplan.kube.api.quantity import format_quantity, milli_value, parse_quantity, read_quantity
 from stowplan.kube.api.quantity import value as whole_value
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Container, Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
@@ -24,6 +26,7 @@ __all__ = [
     "parse_quantity",
     "parse_timestamp",
     "qos_class",
+    "sum_text",
     "whole_value",
 ]
 
@@ -33,3 +36,10 @@ def qos_class(pod: PodInfo) -> str:
     template = pod.shape.template
     known = template.memo("QoS class", None)
     return str(known or template.remember("QoS class", None, _qos_class(msgspec.to_builtins(pod.pod.spec))))
+
+
+def sum_text(amounts: Sequence[QuantityValue]) -> str:
+    """The sum as a quantity, in the format of the first one."""
+    if not amounts:
+        return "0"
+    return format_quantity(sum(map(parse_quantity, amounts)), read_quantity(amounts[0]).format)

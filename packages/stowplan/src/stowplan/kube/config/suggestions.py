@@ -39,6 +39,9 @@ _PROJECTS = {
     "Katalyst": "QoSAwareNodeResourcesBalancedAllocation QoSAwareNodeResourcesFit",
 }
 
+#: Of scheduler-plugins, what the distribution stowplan-scheduler-plugins does not have.
+_NOT_DISTRIBUTED = frozenset({"CrossNodePreemption", "Diktyo"})
+
 #: Plugin -> projects that have one of that name.
 FOREIGN_PLUGINS: dict[str, tuple[str, ...]] = {}
 for _project, _names in _PROJECTS.items():
@@ -137,6 +140,8 @@ def unknown_plugin_hint(name: str, known: Declarations) -> str:
     for declaration in known.values():
         if name in declaration.replaces:
             return f"{name}: {declaration.name} does its work today: {declaration.replaces[name]}"
+    if _SCHEDULER_PLUGINS in FOREIGN_PLUGINS.get(name, ()) and name not in _NOT_DISTRIBUTED:
+        return f"{name} is a plugin of {_SCHEDULER_PLUGINS}: the distribution stowplan-scheduler-plugins has it"
     if name in FOREIGN_PLUGINS:
         whose = " and of ".join(FOREIGN_PLUGINS[name])
         return (
