@@ -69,7 +69,7 @@ class Changes(RuleBasedStateMachine):
         fresh = data.draw(nodes(name))
         part = data.draw(st.sampled_from(("metadata", "spec", "status")))
         node[part] = fresh[part]
-        self.state.update_node(struct(node))
+        self.state.add_node(struct(node))
         self.nodes[name] = node
 
     @rule(name=st.sampled_from(NODE_NAMES))

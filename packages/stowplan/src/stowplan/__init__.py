@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from stowplan.kube import compiled
 from stowplan.kube.lazy_imports import lazy_imports
 
 __version__ = "0.1.0"
+compiled.choose(__version__)
 
 if TYPE_CHECKING:
     from stowplan.ask.explain.verdicts.advice import Suggestion as Suggestion

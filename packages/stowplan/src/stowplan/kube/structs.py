@@ -7,8 +7,27 @@ the time. Dataclasses are for what structs lack: fields that `repr` or `==` leav
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, dataclass_transform
+
 import msgspec
 
-#: The base of structs that stay in memory. Nothing evaluates their annotations, so these may name types that are
-#: imported for type checkers alone; linters know this by the name. What is decoded inherits from `msgspec.Struct`.
-PlainStruct = msgspec.Struct
+from stowplan.kube import compiled
+
+
+def field(*, default_factory: Callable[[], Any]) -> Any:
+    """A default made anew for each struct. Untyped: compiled code would compare what this returns with the type."""
+    return msgspec.field(default_factory=default_factory)
+
+
+# The base of structs that stay in memory. Nothing evaluates their annotations, so these may name types that are
+# imported for type checkers alone; linters know this by the name. What is decoded inherits from `msgspec.Struct`.
+# Compiled code does evaluate them: a class that is not there yet, and a builtin exception, are named in quotes.
+if TYPE_CHECKING:
+
+    @dataclass_transform(field_specifiers=(field,))
+    class _PlainMeta(msgspec.StructMeta): ...
+
+    class PlainStruct(msgspec.Struct, metaclass=_PlainMeta): ...
+else:
+    PlainStruct = compiled.plain_struct() or msgspec.Struct

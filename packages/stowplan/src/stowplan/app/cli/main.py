@@ -9,6 +9,7 @@ import click
 from stowplan import __version__
 from stowplan.app.command_line.commands import Commands, Section
 from stowplan.app.command_line.standard_streams import replace_missing_streams
+from stowplan.kube import compiled
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.kube.timing.garbage import collect_garbage_less_often
 
@@ -85,7 +86,9 @@ _ELSEWHERE = {
     sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(__version__, message=f"stowplan %(version)s (decides as kube-scheduler {DEFAULT_VERSION})")
+@click.version_option(
+    compiled.with_form(__version__), message=f"stowplan %(version)s (decides as kube-scheduler {DEFAULT_VERSION})"
+)
 def cli() -> None:
     """Schedule Kubernetes pods; explain, predict and simulate what a scheduler decides."""
 

@@ -23,6 +23,7 @@ from stowplan.app.daemon.debugger import CacheDebugger, on_signal
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.app.daemon.life_cycle import flushing, until_stopped, while_leading
 from stowplan.app.daemon.secure_port import Port, Running, opened_port, served
+from stowplan.kube import compiled
 from stowplan.kube.config import Configuration
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
@@ -102,7 +103,8 @@ async def _unless(stopped: asyncio.Event, beginning: Coroutine[Any, Any, T]) -> 
 
 def _log_start(line: CommandLine, emulated: KubernetesVersion) -> None:
     reported = line["version"]
-    version = f"stowplan {__version__} (decides as kube-scheduler {emulated})" if reported == NO_VERSION else reported
+    own = f"stowplan {compiled.with_form(__version__)} (decides as kube-scheduler {emulated})"
+    version = own if reported == NO_VERSION else reported
     _log.info("Starting Kubernetes Scheduler", version=version)
     _log.info(
         "Python settings",

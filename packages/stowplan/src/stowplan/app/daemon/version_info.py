@@ -9,6 +9,7 @@ from msgspec.structs import asdict
 from stowplan import __version__
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.versions import Versions
+from stowplan.kube import compiled
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
 
@@ -25,7 +26,7 @@ def build_info() -> BuildInfo:
         git_tree_state="clean",
         build_date="",
         go_version=f"python{platform.python_version()}",
-        compiler=platform.python_implementation().lower(),
+        compiler=platform.python_implementation().lower() if compiled.form == "pure" else "mypyc",
         platform=_platform(),
     )
 

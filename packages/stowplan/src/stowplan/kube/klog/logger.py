@@ -22,6 +22,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol
 
+from stowplan.kube import compiled
 from stowplan.kube.klog.value_text import stack_trace, text_of_keys
 
 # A log entry before formatting.
@@ -127,14 +128,15 @@ class _Disabled:
 class _Enabled:
     enabled = True
 
-    def __init__(self, level: int) -> None:
+    def __init__(self, name: str, level: int) -> None:
+        self._name = name
         self._level = level
 
     def info(self, message: str, /, **keys: Any) -> None:
-        _write("I", self._level, message, True, None, keys)
+        _write(self._name, "I", self._level, message, True, None, keys)
 
     def plain(self, message: str, /) -> None:
-        _write("I", self._level, message, False, None, {})
+        _write(self._name, "I", self._level, message, False, None, {})
 
 
 _DISABLED = _Disabled()
@@ -150,31 +152,32 @@ class Logger:
         self.verbosity = _STATE.threshold_of(name)
 
     def v(self, level: int) -> Verbose:
-        return _enabled(level) if level <= self.verbosity else _DISABLED
+        return _enabled(self.name, level) if level <= self.verbosity else _DISABLED
 
     def named(self, name: str) -> dict[str, Any]:
         """The key with the name of upstream's logger, which lines about plugins have at high verbosity."""
         return {"logger": name} if self.verbosity >= _NAMES_LOGGERS else {}
 
     def info(self, message: str, /, **keys: Any) -> None:
-        _write("I", 0, message, True, None, keys)
+        _write(self.name, "I", 0, message, True, None, keys)
 
     def warning(self, message: str, /, **keys: Any) -> None:
         # Parity: klog's warnings are unstructured; those with keys need the quotes to be readable.
-        _write("W", 0, message, bool(keys), None, keys)
+        _write(self.name, "W", 0, message, bool(keys), None, keys)
 
     def error(self, err: BaseException | str | None, message: str, /, *, trace: bool = False, **keys: Any) -> None:
         """`trace` adds the stack trace of an exception: for bugs."""
         if trace and isinstance(err, BaseException):
             keys["stacktrace"] = stack_trace(err)
-        _write("E", 0, message, True, err, keys)
+        _write(self.name, "E", 0, message, True, err, keys)
 
     def unhandled(self, err: BaseException | str | None, message: str, /, **keys: Any) -> None:
         """An error that is not handled further: upstream's HandleErrorWithContext, which adds the logger's name."""
-        _write("E", 0, message, True, err, {"logger": "UnhandledError", **keys})
+        _write(self.name, "E", 0, message, True, err, {"logger": "UnhandledError", **keys})
 
 
 def _write(
+    logger: str,
     severity: Severity,
     level: int,
     message: str,
@@ -185,10 +188,11 @@ def _write(
     if not _LOGGED.get():
         return
     frame = sys._getframe(2)
-    module = frame.f_globals.get("__name__", "")
-    _STATE.sink.write(
-        Entry(severity, level, frame.f_code.co_filename, frame.f_lineno, module, message, structured, error, keys)
-    )
+    module, file, line = frame.f_globals.get("__name__", ""), frame.f_code.co_filename, frame.f_lineno
+    if module != logger and compiled.form != "pure":
+        # Compiled code has no frame: this is one that called it.
+        module, file, line = logger, f"{logger.rpartition('.')[2]}.py", 0
+    _STATE.sink.write(Entry(severity, level, file, line, module, message, structured, error, keys))
 
 
 class without_log(ContextDecorator):

@@ -26,7 +26,7 @@ class BuildInfo(PlainStruct, frozen=True, kw_only=True):
     build_date: str
     #: "python3.11.9"
     go_version: str
-    #: "cpython"
+    #: "cpython", or "mypyc" in the compiled form.
     compiler: str
     platform: str
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.objects import ObjectStore
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
@@ -23,6 +24,7 @@ T = TypeVar("T")
 _Copies = dict[tuple[type[Any], str], Any]
 
 
+@mypyc_attr(native_class=False)
 class AssumeError(ValueError):
     """The object cannot be assumed: it was deleted or replaced."""
 
@@ -36,6 +38,9 @@ class AssumedObjects(CopiedBeforeChange):
 
     def __len__(self) -> int:
         return len(self._copies)
+
+    def __bool__(self) -> bool:
+        return bool(self._copies)
 
     def get(self, kind: type[T], key: str) -> T | None:
         """The assumed object if there is one, otherwise the one that the watch delivered."""

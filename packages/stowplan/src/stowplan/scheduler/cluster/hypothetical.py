@@ -24,11 +24,17 @@ from stowplan.scheduler.cluster.view import Nodes, unwritable
 class HypotheticalNodes(Nodes):
     """A view in which pods can be added to and removed from rows."""
 
-    def __init__(self, state: ClusterState, rows: Rows) -> None:
+    def __init__(self, state: ClusterState, rows: Rows, sums: tuple[Ints, Ints, Ints] | None = None) -> None:
+        """`sums`: those of another such view, in place of the cluster's."""
         super().__init__(state, rows)
-        self._requested = self.take(state.table.requested).copy()
-        self._non_zero = self.take(state.table.non_zero_requested).copy()
-        self._pod_count = self.take(state.table.pod_count).copy()
+        if sums is None:
+            table = state.table
+            sums = (
+                self.take(table.requested).copy(),
+                self.take(table.non_zero_requested).copy(),
+                self.take(table.pod_count).copy(),
+            )
+        self._requested, self._non_zero, self._pod_count = sums
         #: Position -> the node's pods, for positions that were changed individually.
         self._pods: dict[int, list[PodInfo]] = {}
         self._ports: dict[int, set[Port]] = {}
@@ -37,12 +43,11 @@ class HypotheticalNodes(Nodes):
         raise NotImplementedError("take positions of a hypothetical view with `at`")
 
     def protected(self) -> Nodes:
-        found = super().protected()
-        assert isinstance(found, HypotheticalNodes)
-        found._requested, found._non_zero, found._pod_count = (
-            unwritable(one) for one in (self._requested, self._non_zero, self._pod_count)
-        )
-        return found
+        assert self.rows is not None
+        sums = unwritable(self._requested), unwritable(self._non_zero), unwritable(self._pod_count)
+        found = HypotheticalNodes(self.state, self.rows, sums)
+        found._pods, found._ports = self._pods, self._ports
+        return found._protecting(self)
 
     def position_of(self, row: int) -> int:
         """Position of a table row."""
@@ -52,12 +57,8 @@ class HypotheticalNodes(Nodes):
     def at(self, positions: Rows) -> HypotheticalNodes:
         """The same overlay, restricted to some positions."""
         assert self.rows is not None
-        part = HypotheticalNodes.__new__(HypotheticalNodes)
-        Nodes.__init__(part, self.state, self.rows[positions])
-        part._requested = self._requested[:, positions]
-        part._non_zero = self._non_zero[:, positions]
-        part._pod_count = self._pod_count[positions]
-        part._pods, part._ports = {}, {}
+        sums = self._requested[:, positions], self._non_zero[:, positions], self._pod_count[positions]
+        part = HypotheticalNodes(self.state, self.rows[positions], sums)
         if self._pods:
             part._pods = {i: list(self._pods[p]) for i, p in enumerate(positions.tolist()) if p in self._pods}
         if self._ports:

@@ -69,6 +69,9 @@ class ImageIndex:
                     continue
                 # Rows of other nodes have not changed since.
                 self._states[name] = state
-                (state.rows.add if on_row else state.rows.discard)(row)
+                if on_row:
+                    state.rows.add(row)
+                else:
+                    state.rows.discard(row)
 
         return restore

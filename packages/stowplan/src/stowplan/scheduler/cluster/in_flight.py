@@ -42,6 +42,9 @@ class InFlightObjects(CopiedBeforeChange):
     def __len__(self) -> int:
         return len(self._held)
 
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
     def keys(self, kind: type[Any]) -> list[str]:
         return [key for held_kind, key in self._held if held_kind is kind]
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from stowplan.kube.compiled import mypyc_attr
 
+
+@mypyc_attr(native_class=False)
 class Memos:
     """Name -> (version, value); a value of another version is stale."""
 

@@ -74,6 +74,9 @@ class Interner:
         """Number of distinct values in use, always including the common one."""
         return len(self._ids)
 
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
     def saved(self) -> Callable[[], None]:
         """A function that restores the current numbers."""
         copies = list(self.values), dict(self._ids), list(self._rows), list(self._free)

@@ -15,11 +15,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from msgspec import field
-
 from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.compiled import mypyc_attr
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.changes import ChangeLog
 from stowplan.scheduler.cluster.object_dependencies import BY_NAMESPACE, ObjectDependency, ObjectIndex, key_of
 
@@ -53,6 +52,7 @@ _NO_LABELS: dict[str, str] = {}
 _NOTHING: dict[str, Any] = {}
 
 
+@mypyc_attr(native_class=False)
 class _Version:
     """The version of a watched set of objects."""
 

@@ -39,6 +39,9 @@ class PendingPods(CopiedBeforeChange):
     def __len__(self) -> int:
         return len(self._by_key)
 
+    def __bool__(self) -> bool:
+        return bool(self._by_key)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._by_key)
 

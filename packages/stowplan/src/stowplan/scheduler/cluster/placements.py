@@ -18,10 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from msgspec import field
-
 from stowplan.kube.api.types import Node, Pod
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.dumped import DumpedPlacements, DumpedPod
 from stowplan.scheduler.cluster.many_pods import count_off, count_on, take_off_last
 from stowplan.scheduler.cluster.pod_info import PodInfo

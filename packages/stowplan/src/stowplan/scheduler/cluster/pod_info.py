@@ -33,6 +33,7 @@ from stowplan.kube.api.types import (
     Volume,
     WeightedPodAffinityTerm,
 )
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.memos import Memos
@@ -81,6 +82,7 @@ class Disk(NamedTuple):
         return self.kind == "awsElasticBlockStore" or not (self.read_only and other.read_only)
 
 
+@mypyc_attr(native_class=False)
 class PodTemplate(Memos):
     """The common part of pods that differ at most in labels, owner and names of claims; compared by identity.
 
@@ -117,6 +119,7 @@ class _TemplateFact(Generic[T]):
         return value
 
 
+@mypyc_attr(native_class=False)
 class PodShape(Memos):
     """Everything that plugins read of a pod, shared by all pods for which it is equal. Plugins can memoize on it."""
 

@@ -180,9 +180,15 @@ class PodsOnNodes:
         """Update what is used by name: ports, disks, volumes and claims."""
         shape = info.shape
         if shape.host_ports:
-            (self.ports.add if sign > 0 else self.ports.remove)(row, shape.host_ports)
+            if sign > 0:
+                self.ports.add(row, shape.host_ports)
+            else:
+                self.ports.remove(row, shape.host_ports)
         if shape.disks:
-            (self.disks.add if sign > 0 else self.disks.remove)(row, shape.disks)
+            if sign > 0:
+                self.disks.add(row, shape.disks)
+            else:
+                self.disks.remove(row, shape.disks)
         if shape.volume_uses != ():
             self.volumes.book(row, info.volume_uses, sign)
         for claim in shape.claim_names:

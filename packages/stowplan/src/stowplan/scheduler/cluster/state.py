@@ -82,8 +82,6 @@ class ClusterState(PodsOnNodes):
         if self._placements.log is not None:
             self._placements.log.added_node(node, row)
 
-    update_node = add_node
-
     def remove_node(self, name: str) -> None:
         """Remove a node; its pods stay as pods of an unknown node. No-op if there is no such node."""
         self.remove_nodes([name])
@@ -160,8 +158,6 @@ class ClusterState(PodsOnNodes):
             return self._replace(old, info)
         self._place(info, pod.spec.node_name)
         return info
-
-    update_pod = add_pod
 
     def _replace(self, old: PodInfo, new: PodInfo) -> PodInfo:
         self._stop_assuming(old.uid)

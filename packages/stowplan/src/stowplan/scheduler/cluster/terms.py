@@ -21,6 +21,7 @@ from enum import Enum
 import numpy as np
 
 from stowplan.kube.api.label_selectors import Selector
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask, Rows, Values
 from stowplan.scheduler.cluster.columns import grown, with_rows
@@ -41,6 +42,7 @@ def equality_of(selector: Selector) -> Pair | None:
     return None
 
 
+@mypyc_attr(native_class=False)
 @dataclass(frozen=True, slots=True)
 class PodTerm:
     """Which existing pods count: those that match every clause.

@@ -16,7 +16,10 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Any, Protocol
 
+from stowplan.kube.compiled import mypyc_attr
 
+
+@mypyc_attr(native_class=False)
 class TransactionError(RuntimeError):
     """Invalid use of a transaction."""
 
@@ -180,13 +183,16 @@ class Transaction:
         self._ended = True
         failed: list[tuple[str, BaseException]] = []
         # In reverse order of registration: plugins undo reservations while the pods still exist.
-        for name, participant, mark in reversed(self._marks):
+        while self._marks:
+            name, participant, mark = self._marks.pop()
             try:
-                (participant.undo if undo else participant.keep)(mark)
+                if undo:
+                    participant.undo(mark)
+                else:
+                    participant.keep(mark)
             except BaseException as e:
                 # Continue after any error: a partial undo would leave an inconsistent state.
                 failed.append((name, e))
-        self._marks.clear()
         interrupted = next((e for _, e in failed if isinstance(e, KeyboardInterrupt)), None)
         if interrupted is not None:
             raise interrupted
@@ -196,6 +202,7 @@ class Transaction:
             raise TransactionError(f"{names} failed to {verb} the changes of a transaction") from failed[0][1]
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class CopiedAtBeginning:
     """A participant that is small enough to be copied at the start of each transaction."""
 

@@ -8,12 +8,12 @@ all nodes in a cycle, the changed rows when results are reused, and hypothetical
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property
 
 import numpy as np
 
 from stowplan.kube.api.types import Node
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask, Rows, Values
 from stowplan.scheduler.cluster.labels import LabelColumn
 from stowplan.scheduler.cluster.pod_info import Disk, PodInfo
@@ -43,6 +43,9 @@ class Nodes:
     def __len__(self) -> int:
         return self.table.n if self.rows is None else len(self.rows)
 
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
     def take(self, column: Values) -> Values:
         """The view's part of a column, or of a matrix of columns; read-only."""
         if self.rows is not None:
@@ -70,11 +73,13 @@ class Nodes:
 
     def protected(self) -> Nodes:
         """The same view for code that may write to arrays by mistake (`nodes.requested(cpu) += …`): that raises."""
-        found = copy(self)
-        found._protected = True
-        if self.candidates is not None:
-            found.candidates = unwritable(self.candidates)
-        return found
+        return Nodes(self.state, self.rows)._protecting(self)
+
+    def _protecting(self, view: Nodes) -> Nodes:
+        self._protected = True
+        if view.candidates is not None:
+            self.candidates = unwritable(view.candidates)
+        return self
 
     # -- node objects -------------------------------------------------------------------------------------------------
 
@@ -129,6 +134,7 @@ class Nodes:
         return NodeInfo(node, self, i)
 
 
+@mypyc_attr(native_class=False)
 class NodeInfo:
     """One node with the aggregates of its pods, for node-level plugins; valid only within the call it was passed to.
 

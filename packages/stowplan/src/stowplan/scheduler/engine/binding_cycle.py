@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
-import msgspec
-
 from stowplan.kube.klog import get_logger
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
@@ -130,7 +129,7 @@ class BindingCycles:
             binding.begin()
 
 
-class BindingCycle(msgspec.Struct, eq=False):
+class BindingCycle(PlainStruct, eq=False):
     """One pod's binding cycle."""
 
     cycles: BindingCycles
@@ -141,16 +140,16 @@ class BindingCycle(msgspec.Struct, eq=False):
     waiting: WaitingPod | None = None
     timer: Alarm | None = None
     #: PreBind plugins that have not run yet, group by group.
-    groups: list[tuple[str, ...]] = msgspec.field(default_factory=list)
+    groups: list[tuple[str, ...]] = field(default_factory=list)
     stoppable: PodInPreBind | None = None
-    calls: list[PluginCall] = msgspec.field(default_factory=list)
+    calls: list[PluginCall] = field(default_factory=list)
     #: Whether a group of PreBind plugins is being started.
     begins: bool = False
     #: The failure that ends the current stage early.
     failed: Status | None = None
     #: The extenders and Bind plugins, or PostBind plugins, that have not run yet.
     binders: Iterator[str | Extender] = _NOBODY
-    problems: list[str] = msgspec.field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         return f"binding of pod {self.attempt.pod.key}"
@@ -509,7 +508,7 @@ class BindingCycle(msgspec.Struct, eq=False):
             del cycles.under_way[uid]
 
 
-class PluginCall(msgspec.Struct, eq=False):
+class PluginCall(PlainStruct, eq=False):
     """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
 
     Also used for an extender that binds.

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates, Profile
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
@@ -110,6 +111,7 @@ TICK = Tick()
 _log = get_logger(__name__)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Engine:
     def __init__(
         self,

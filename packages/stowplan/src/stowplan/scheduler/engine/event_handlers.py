@@ -206,7 +206,7 @@ class EventHandlers:
         elif old.spec.node_name:
             started = self._now()
             _log_change(_SCHEDULED, old, new, pod=new)
-            self._state.update_pod(new)
+            self._state.add_pod(new)
             if new.metadata.deletion_timestamp is not None:
                 self._leaving.left(new.metadata.uid)
             self._notify_timed(old, new, started)

@@ -21,12 +21,12 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from stowplan.kube.api.types import Pod, PodCondition
 from stowplan.kube.klog import get_logger
 from stowplan.kube.klog.value_text import stack_trace
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.arrays import Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
@@ -71,7 +71,7 @@ _log = get_logger(__name__)
 _NOBODY: frozenset[str] = frozenset()
 
 
-class Attempt(msgspec.Struct, kw_only=True, eq=False):
+class Attempt(PlainStruct, kw_only=True, eq=False):
     """A popped pod on its way to a node."""
 
     queued: QueuedPod
@@ -85,7 +85,7 @@ class Attempt(msgspec.Struct, kw_only=True, eq=False):
     #: The attempt's own state, not shared.
     state: CycleState
     #: Permit plugins that make the pod wait -> timeout in seconds.
-    permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
+    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
     evaluated: int = 0
     feasible: int = 0
     #: Whether its binding cycle starts with Bind: there is no Permit wait, no PreBind work, and no metrics for either.
@@ -403,7 +403,7 @@ class Reservation(PlainStruct, frozen=True, eq=False):
     #: Permit's status if the pod has to wait.
     wait: Status | None = None
     #: Permit plugins that make the pod wait -> timeout in seconds.
-    permit_timeouts: Mapping[str, float] = msgspec.field(default_factory=dict)
+    permit_timeouts: Mapping[str, float] = field(default_factory=dict)
     #: Failures of Unreserve.
     problems: Sequence[str] = ()
 
@@ -635,4 +635,4 @@ def _post_filter_message(decision: Decision) -> str:
 
 def on_node(pod: Pod, node_name: str) -> Pod:
     """A copy of the pod, bound to the node."""
-    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node_name))
+    return replace(pod, spec=replace(pod.spec, node_name=node_name))

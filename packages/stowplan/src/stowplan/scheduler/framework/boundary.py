@@ -50,7 +50,7 @@ NEVER_CAUGHT = (KeyboardInterrupt,)
 class Raised(PlainStruct):
     """In place of a call's result: what was raised, and the method that was called."""
 
-    cause: BaseException
+    cause: "BaseException"  # noqa: UP037
     by: Callable[..., Any]
 
     def __str__(self) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar, TypeVarTuple
 
-from stowplan.scheduler.cluster.memos import Memos
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.status import Status
 
@@ -19,6 +19,7 @@ Args = TypeVarTuple("Args")
 PODS_TO_ACTIVATE = "kubernetes.io/pods-to-activate"
 
 
+@mypyc_attr(native_class=False)
 class NotFoundError(KeyError):
     """No value is stored under the key."""
 
@@ -38,6 +39,9 @@ class PodsToActivate:
     def __len__(self) -> int:
         return len(self._pods)
 
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
     def add(self, pod: PodInfo) -> None:
         self._pods[pod.key] = pod
 
@@ -56,11 +60,11 @@ class CallTimes(Protocol):
         """A call in steps, or of a coroutine, that started then has this result."""
 
 
-class CycleState(Memos):
+class CycleState:
     """A key-value store for one scheduling attempt. Its memos live as long as equal pods share results."""
 
     def __init__(self, *, asking: bool = False) -> None:
-        super().__init__()
+        self._memos: dict[Any, tuple[Any, Any]] = {}
         #: Whether this attempt only answers a question, such as `stowplan explain`. It must have no side effects: no
         #: metrics, no random draws (ties go to the first), no decision logs, no asynchronous work.
         self.asking = asking
@@ -90,7 +94,10 @@ class CycleState(Memos):
 
     def write(self, key: str, value: Any) -> None:
         self._data[key] = value
-        (self._cloning.add if hasattr(value, "clone") else self._cloning.discard)(key)
+        if hasattr(value, "clone"):
+            self._cloning.add(key)
+        else:
+            self._cloning.discard(key)
         if self.writer:
             self._writers[key] = self.writer
 
@@ -100,6 +107,16 @@ class CycleState(Memos):
             self.delete(key)
             del self._writers[key]
         self.delete(PODS_TO_ACTIVATE)
+
+    # As of `Memos`, without being one: compiled, a class is as quick as its slowest base.
+    def memo(self, name: Any, version: Any) -> Any:
+        """The value stored under this name for this version, or None."""
+        found = self._memos.get(name)
+        return found[1] if found is not None and found[0] == version else None
+
+    def remember(self, name: Any, version: Any, value: Any) -> Any:
+        self._memos[name] = (version, value)
+        return value
 
     def forget_memos(self) -> None:
         self._memos.clear()
@@ -129,7 +146,7 @@ class CycleState(Memos):
         State that pod extensions modify must have a `clone` method; other values are shared between the copies.
         """
         # Every attempt makes one: attributes are set once.
-        copy = object.__new__(CycleState)
+        copy = CycleState.__new__(CycleState)
         copy._memos, copy.asking, copy.writer, copy._writers = {}, self.asking, "", {}
         copy._data = data = self._data.copy()
         copy._cloning = self._cloning.copy()

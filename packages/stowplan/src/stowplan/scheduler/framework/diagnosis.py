@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.cluster.arrays import Mask, Verdicts
 from stowplan.scheduler.cluster.memos import Memos
 from stowplan.scheduler.framework.rejections import Entry, Rejections
@@ -20,6 +21,7 @@ from stowplan.scheduler.framework.status import Code, Status
 _NOT_TRIED = Status(Code.UnschedulableAndUnresolvable)
 
 
+@mypyc_attr(native_class=False)
 @dataclass
 class Diagnosis:
     """The filters' verdict on every node in one attempt."""

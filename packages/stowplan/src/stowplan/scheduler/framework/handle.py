@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from msgspec import field
-
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct
 
 
@@ -49,6 +50,7 @@ class Reason(PlainStruct, frozen=True):
         return self.text
 
 
+@mypyc_attr(native_class=False)
 @dataclass(frozen=True, slots=True)
 class Status:
     """The result of an extension point. Where a status is optional, None means success."""
@@ -176,9 +178,7 @@ def _defined(method: Callable[..., Any]) -> str:
     return f" ({code.co_filename.rpartition('/')[2]}:{code.co_firstlineno} in {code.co_name})"
 
 
-def well_formed(
-    answer: Status | None, wanted: str = "a Status or None", by: Callable[..., Any] | None = None
-) -> Status | None:
+def well_formed(answer: Any, wanted: str = "a Status or None", by: Callable[..., Any] | None = None) -> Status | None:
     """Raise for an invalid status; plugins are not type-checked. `by`: see `unexpected`."""
     if answer is not None and not isinstance(answer, Status):
         raise unexpected(wanted, answer, by)

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.framework.status import Code, Status
 
 
+@mypyc_attr(native_class=False)
 class UnfinishedError(Exception):
     """A plugin has more to do."""
 

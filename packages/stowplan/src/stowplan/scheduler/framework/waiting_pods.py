@@ -152,6 +152,9 @@ class WaitingPods:
     def __len__(self) -> int:
         return len(self._pods)
 
+    def __bool__(self) -> bool:
+        return bool(self._pods)
+
     def __iter__(self) -> Iterator[WaitingPod]:
         """Iterate over a snapshot; pods may be decided or removed during the iteration."""
         return iter(tuple(self._pods.values()))

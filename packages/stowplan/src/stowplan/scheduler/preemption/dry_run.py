@@ -253,7 +253,10 @@ class _Simulation:
             for position, slot in zip(positions.tolist(), slots.tolist(), strict=True):
                 info = self.pods.infos[slot]
                 assert info is not None
-                (self.nodes.add_pod if sign > 0 else self.nodes.remove_pod)(position, info)
+                if sign > 0:
+                    self.nodes.add_pod(position, info)
+                else:
+                    self.nodes.remove_pod(position, info)
         return self._shift_plugins(positions, slots, sign) if self.extended else None
 
     def _move_blocks(self, blocks: Rows, sign: int) -> Status | None:

@@ -44,6 +44,9 @@ class ActiveQueue:
     def __len__(self) -> int:
         return len(self.pods)
 
+    def __bool__(self) -> bool:
+        return bool(self.pods)
+
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self.pods)
 
@@ -116,6 +119,9 @@ class PodHeap:
     def __len__(self) -> int:
         return len(self.entries)
 
+    def __bool__(self) -> bool:
+        return bool(self.entries)
+
     def __iter__(self) -> Iterator[QueuedPod]:
         return (entry[3] for entry in self.entries.values())
 
@@ -149,7 +155,8 @@ class PodHeap:
         heap, entries = self._heap, self.entries
         while heap:
             head = heap[0]
-            if entries.get(head[3].pod.key) is head:
+            known = entries.get(head[3].pod.key)
+            if known is not None and known[2] == head[2]:
                 return head[3]
             heappop(heap)
         return None
@@ -159,7 +166,8 @@ class PodHeap:
         while heap:
             head = heappop(heap)
             key = head[3].pod.key
-            if entries.get(key) is head:
+            known = entries.get(key)
+            if known is not None and known[2] == head[2]:
                 del entries[key]
                 return head[3]
         return None

@@ -59,6 +59,9 @@ class BackoffQueue:
     def __len__(self) -> int:
         return len(self.rejected) + len(self.errors)
 
+    def __bool__(self) -> bool:
+        return bool(self.rejected or self.errors)
+
     def __iter__(self) -> Iterator[QueuedPod]:
         yield from self.rejected
         yield from self.errors

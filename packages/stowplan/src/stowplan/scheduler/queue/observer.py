@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.framework.events import ClusterEvent
 from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class QueueObserver:
     """Does nothing; override as needed."""
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-import msgspec
-
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
@@ -27,7 +26,7 @@ class Place(Enum):
 POPPED, DONE, REMOVED = "Popped", "Done", "Removed"
 
 
-class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
+class QueuedPod(PlainStruct, kw_only=True, eq=False):
     """Owned by the queue, except while in flight: then the caller of `pop` fills in which plugins rejected it."""
 
     pod: PodInfo
@@ -45,9 +44,9 @@ class QueuedPod(msgspec.Struct, kw_only=True, eq=False):
     #: When it first became active.
     initial_attempt_timestamp: float | None = None
     #: Plugins that rejected it in the last attempt, and those that gated it since.
-    unschedulable_plugins: set[str] = msgspec.field(default_factory=set)
+    unschedulable_plugins: set[str] = field(default_factory=set)
     #: Plugins that returned Pending: the pod waits for an event that they will trigger themselves.
-    pending_plugins: set[str] = msgspec.field(default_factory=set)
+    pending_plugins: set[str] = field(default_factory=set)
     #: The PreEnqueue plugin that gates it; "" if none does.
     gating_plugin: str = ""
     #: Whether it is gated only because another pod of its group is; since 1.37.

@@ -102,6 +102,9 @@ class UnschedulablePods:
     def __len__(self) -> int:
         return len(self.by_key)
 
+    def __bool__(self) -> bool:
+        return bool(self.by_key)
+
     def __iter__(self) -> Iterator[QueuedPod]:
         return iter(self.by_key.values())
 

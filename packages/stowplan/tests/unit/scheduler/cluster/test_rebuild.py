@@ -85,9 +85,9 @@ def test_an_image_keeps_its_first_size_while_any_node_has_it():
 def test_only_changes_that_plugins_can_read_change_the_generation():
     state = state_of([a_node("a").zone("x")])
     before = state.table.generation
-    state.update_node(struct(a_node("a").zone("x").created(MOMENTS[0])))
+    state.add_node(struct(a_node("a").zone("x").created(MOMENTS[0])))
     assert state.table.generation == before
-    state.update_node(struct(a_node("a").zone("y")))
+    state.add_node(struct(a_node("a").zone("y")))
     assert state.table.generation > before
 
 

@@ -118,15 +118,15 @@ def change(world, what, which):
     elif what == "touch" and placed:
         # Only moves the pod to the end of the node's list.
         info = state.placed(placed[which % len(placed)])
-        state.update_pod(msgspec.structs.replace(info.pod))
+        state.add_pod(msgspec.structs.replace(info.pod))
     elif what == "start" and placed:
         info = state.placed(placed[which % len(placed)])
         begun = msgspec.structs.replace(info.pod.status, start_time="2026-01-01T00:00:09Z")
-        state.update_pod(msgspec.structs.replace(info.pod, status=begun))
+        state.add_pod(msgspec.structs.replace(info.pod, status=begun))
     elif what == "terminate" and placed:
         info = state.placed(placed[which % len(placed)])
         dying = msgspec.structs.replace(info.pod.metadata, deletion_timestamp="2026-01-01T00:00:09Z")
-        state.update_pod(msgspec.structs.replace(info.pod, metadata=dying))
+        state.add_pod(msgspec.structs.replace(info.pod, metadata=dying))
     elif what == "budget":
         state.put_object(struct(budget("web", WEB, which % 3)))
     elif what == "nominate":

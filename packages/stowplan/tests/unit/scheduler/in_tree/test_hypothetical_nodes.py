@@ -52,7 +52,7 @@ def assert_worlds(data, plugin, state, pod, nodes, placed, newcomers, rule):
             chosen = [i for i, (_, s) in moves.items() if s == sign]
             if chosen:
                 who = [state.pod_info(struct(moves[i][0])) for i in chosen]
-                assert plugin.shift_pods(cycle, info, PodShift(_rows(state, nodes, chosen), who, sign)) is None
+                assert plugin.shift_pods(cycle, info, PodShift.of_pods(_rows(state, nodes, chosen), who, sign)) is None
         for i, (other, sign) in moves.items():
             rules[i].move(other, nodes[i], sign)
         rejections = plugin.filter(cycle, info, view)
@@ -166,7 +166,8 @@ def test_an_added_pod_may_exclude_others_by_a_new_key():
     assert plugin.pre_filter(cycle, pod, Nodes(state)) is None
     world = cycle.clone()
     row = np.array([0], np.intp)
-    plugin.shift_pods(world, pod, PodShift(row, [state.pod_info(struct(a_pod("new").avoids_pods(ZONE, WEB)))], 1))
+    added = state.pod_info(struct(a_pod("new").avoids_pods(ZONE, WEB)))
+    plugin.shift_pods(world, pod, PodShift.of_pods(row, [added], 1))
     rejections = plugin.filter(world, pod, HypotheticalNodes(state, row))
     assert rejections.status(0).reasons == ("node(s) didn't satisfy existing pods anti-affinity rules",)
     assert plugin.filter(cycle, pod, Nodes(state)) is None

@@ -105,7 +105,7 @@ def test_filter_agrees_with_the_rule_also_in_hypothetical_clusters(bench, data, 
                 else:
                     worlds[row].append((row, i))
         infos = [world.pod(a_pod(f"p{i}").labels(**pods[i][1]).on(f"n{row}")) for row, i in moves.items()]
-        shift = PodShift(np.array(list(moves), np.intp), infos, sign)
+        shift = PodShift.of_pods(np.array(list(moves), np.intp), infos, sign)
         assert world.plugin.shift_pods(cycle, pod, shift) is None
         check()
 

@@ -508,7 +508,7 @@ def test_hypothetical_pods(bench, walk, shifts):
                 shifted = shift_of(moved.world, comes, index, variant)
                 if shifted is not None:
                     row = state.table.row_of[shifted.pod.spec.node_name]
-                    shift = PodShift(np.array([row], np.intp), [shifted], 1 if comes else -1)
+                    shift = PodShift.of_pods(np.array([row], np.intp), [shifted], 1 if comes else -1)
                     assert plugin.shift_pods(cycle, info, shift) is None
                 nodes = HypotheticalNodes(state, everywhere)
                 assert there.world.refusals_in(cycle, info, nodes) == moved.world.refusals(probe)

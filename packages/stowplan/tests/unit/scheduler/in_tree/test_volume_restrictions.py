@@ -107,11 +107,11 @@ def test_a_removed_victim_frees_its_claims(bench):
     dry_run = cycle.clone()
     victim = world.state.placed("default-u-uid")
     row = world.state.table.row_of["a"]
-    world.plugin.shift_pods(dry_run, info, PodShift(np.array([row]), [victim], -1))
+    world.plugin.shift_pods(dry_run, info, PodShift.of_pods(np.array([row]), [victim], -1))
     assert world.refusals_in(dry_run, info, world.nodes()) == {"b": CLAIM}
     assert world.refusals_in(cycle, info, world.nodes()) == {"a": CLAIM, "b": CLAIM}
     again = dry_run.clone()
-    world.plugin.shift_pods(again, info, PodShift(np.array([row]), [victim], 1))
+    world.plugin.shift_pods(again, info, PodShift.of_pods(np.array([row]), [victim], 1))
     assert world.refusals_in(again, info, world.nodes()) == {"a": CLAIM, "b": CLAIM}
     assert world.refusals_in(dry_run, info, world.nodes()) == {"b": CLAIM}
 
@@ -127,7 +127,7 @@ def test_shifts_do_not_compare_namespaces(bench):
     cycle, info = CycleState(), world.pod(a_pod().claims_volume("c"))
     world.plugin.pre_filter(cycle, info, world.nodes())
     stranger = world.state.placed("other-x-uid")
-    world.plugin.shift_pods(cycle, info, PodShift(np.array([0]), [stranger], -1))
+    world.plugin.shift_pods(cycle, info, PodShift.of_pods(np.array([0]), [stranger], -1))
     assert world.refusals_in(cycle, info, world.nodes()) == {}
 
 

@@ -70,7 +70,7 @@ class Trials:
         cluster = self.inspection.cluster
         with cluster.transaction():
             for node in self._changed_nodes(changes):
-                cluster.update_node(node)
+                cluster.add_node(node)
             for uid in dict.fromkeys(info.uid for change in changes for info in change.leaving):
                 cluster.remove_pod(uid)
             for obj in (obj for change in changes for obj in change.objects):

@@ -10,7 +10,6 @@ updateMetrics in pkg/scheduler/backend/cache/cache.go, which sets them once a se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 
 from stowplan.kube.metrics.families import Counter, Gauge, GaugeVec, Histogram
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
@@ -34,17 +33,19 @@ class AttemptMetrics:
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         #: Attempts -> total waiting time of pods that needed as many.
         self._sli: dict[int, Histogram] = {}
-
-    @cached_property
-    def binding(self) -> Gauge:
-        """Number of binding cycles in progress."""
-        return self._metrics.goroutines.with_label_values("binding")
+        #: Number of binding cycles in progress.
+        self._binding: Gauge | None = None
 
     def binding_began(self) -> None:
-        self.binding.value += 1
+        self._count_binding(1)
 
     def binding_ended(self) -> None:
-        self.binding.value -= 1
+        self._count_binding(-1)
+
+    def _count_binding(self, more: int) -> None:
+        if self._binding is None:
+            self._binding = self._metrics.goroutines.with_label_values("binding")
+        self._binding.value += more
 
     def decided(self, started: float) -> None:
         """Called after a node was chosen, or none was found."""

@@ -28,11 +28,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import field
 
 from stowplan.kube.api.types import Node
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
@@ -82,6 +82,7 @@ class ExtenderResult(PlainStruct, frozen=True):
     failed: str = ""
 
 
+@mypyc_attr(native_class=False)
 class _FailedError(Exception):
     """The attempt ends with this status."""
 

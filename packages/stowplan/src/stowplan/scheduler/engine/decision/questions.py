@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 import numpy as np
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import without_log
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -51,6 +52,7 @@ NOT_EFFECT_FREE = "its PostFilter does not declare itself free of effects (effec
 _NOT_ASKED = "an attempt would call it, this question did not; its {verbs} may change this"
 
 
+@mypyc_attr(native_class=False)
 @dataclass(kw_only=True)
 class Judgement:
     """The scheduler's verdict on a pod on every node: a snapshot, except for `post_filter`."""

@@ -40,9 +40,8 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
-from msgspec import field
 
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.arrays import Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState

@@ -23,9 +23,8 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import field
 
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.evaluation.batch_placement import BatchPlacement, BatchStart, batch_states

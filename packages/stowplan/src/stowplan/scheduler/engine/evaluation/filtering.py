@@ -8,7 +8,6 @@ state no longer holds, brings each filter's column (`columns.py`) up to date, an
 from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator
-from functools import cached_property
 from itertools import takewhile
 from operator import attrgetter
 
@@ -66,12 +65,15 @@ class Filtering(Fold[PreFilterPlugin]):
         self._versions: list[int] = []
         #: Changes whenever a result, or the reason for it, may have changed.
         self.version = 0
+        self._has_node_level: bool | None = None
         #: Seconds spent in PreFilter since `begin`; 0.0 without metrics.
         self.preparing = 0.0
 
-    @cached_property
+    @property
     def has_node_level(self) -> bool:
-        return any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
+        if self._has_node_level is None:
+            self._has_node_level = any(isinstance(plugin, NodeFilterPlugin) for plugin in self._framework.filter)
+        return self._has_node_level
 
     @property
     def judged_all(self) -> bool:
@@ -413,4 +415,4 @@ class Filtering(Fold[PreFilterPlugin]):
 
 def equal_arrays(one: Values | None, other: Values | None) -> bool:
     """Whether the arrays have equal values. Arrays that are kept never change, so the same array is a shortcut."""
-    return one is other or (one is not None and other is not None and np.array_equal(one, other))
+    return one is other or (one is not None and other is not None and bool(np.array_equal(one, other)))

@@ -25,13 +25,11 @@ from collections import deque
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
-from msgspec import field
-
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Alarm
@@ -76,9 +74,9 @@ class Result(Enum):
 class PlanRecord(PlainStruct, eq=False, kw_only=True):
     """A plan that is being carried out, until all its victims have left."""
 
-    owner: Evictions
+    owner: "Evictions"  # noqa: UP037
     plan: EvictionPlan | GroupEvictionPlan
-    preemptor: Preemptor
+    preemptor: "Preemptor"  # noqa: UP037
     #: None if the preemptor's profile records no events.
     recorder: EventRecorder | None
     #: Most important first; without those that were already being deleted at the time of the decision.
@@ -146,7 +144,7 @@ class PlanRecord(PlainStruct, eq=False, kw_only=True):
 class VictimRecord(PlainStruct, eq=False):
     """One victim of a plan, until it is evicted or spared."""
 
-    owner: VictimEvictions
+    owner: "VictimEvictions"  # noqa: UP037
     preemption: PlanRecord
     victim: PodInfo
     stage: EvictionStage = EvictionStage.WAITING
@@ -267,9 +265,9 @@ class PreemptingPod:
 
 class PreemptingGroup:
     type = "podgroup"
-    node_name = CLUSTER
 
     def __init__(self, plan: GroupEvictionPlan) -> None:
+        self.node_name = CLUSTER
         self.object, self.pods = plan.group, plan.pods
         self.metadata = plan.group.metadata
         self.uid = self.metadata.uid

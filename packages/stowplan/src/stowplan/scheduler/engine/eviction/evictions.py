@@ -133,6 +133,9 @@ class Evictions:
         """Number of preemptions in progress, or with victims that have not left yet."""
         return len(self._preemptions)
 
+    def __bool__(self) -> bool:
+        return bool(self._preemptions)
+
     @property
     def plans_under_way(self) -> int:
         """Unfinished plans."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.types import PodGroup
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import without_log
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
@@ -77,6 +78,7 @@ class DomainJudgement(PlainStruct, kw_only=True):
         return self.status.code == Code.Success or self.waiting
 
 
+@mypyc_attr(native_class=False)
 @dataclass(kw_only=True)
 class GroupJudgement:
     """The scheduler's verdict on a group: a snapshot."""

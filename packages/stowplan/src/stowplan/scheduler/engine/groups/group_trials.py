@@ -33,9 +33,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from msgspec import field
 
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
@@ -444,6 +443,7 @@ class PlacementTrial:
         for _ in range(MAX_TRIES):
             # From the start: what was decided before the wait is of no use, and neither are its reservations.
             trial = GroupTrial(rejected())
+            changed = False
             self._placed.clear()
             self.open()
             progress = progress_of(self._framework, trial, pods)
@@ -453,11 +453,12 @@ class PlacementTrial:
                 progress.ends()
             except ClusterChangedError:
                 # While the trial waited, others took the place of one of its pods.
-                continue
+                changed = True
             finally:
                 # An aborted trial gets here as well, with nothing to undo: it is closed where it waits.
                 self.undo()
-            return trial
+            if not changed:
+                return trial
         return GroupTrial(error(GIVEN_UP))
 
     # -- pods ---------------------------------------------------------------------------------------------------------

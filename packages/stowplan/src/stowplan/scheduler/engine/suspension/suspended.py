@@ -70,7 +70,7 @@ class CycleHandler(Protocol):
 class SuspendableCycle(PlainStruct, eq=False):
     """The scheduling cycle of a pod or group, from its start to its result."""
 
-    owner: SuspendedCycles
+    owner: "SuspendedCycles"  # noqa: UP037
     handler: CycleHandler
     framework: Framework
     #: The pod, or the pods of the group that are tried.

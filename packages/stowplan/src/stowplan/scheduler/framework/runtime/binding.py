@@ -21,6 +21,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.types import Pod
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.boundary import Raised, call, call_coroutine
@@ -224,6 +225,7 @@ def pre_bind_groups(results: Sequence[PreFlight]) -> Groups:
 # -- PreBind, Bind and PostBind ---------------------------------------------------------------------------------------
 
 
+@mypyc_attr(native_class=False)
 class PluginCancelledItselfError(Exception):
     """A plugin cancelled its own task; nobody cancelled the call."""
 

@@ -57,7 +57,7 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
-from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics, timed
+from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError, ProfilePlugins
 from stowplan.scheduler.framework.runtime.registry import Registry
@@ -102,7 +102,12 @@ class Framework(ProfilePlugins):
         """A hashable value, equal for pods that this profile cannot tell apart; None if results cannot be shared."""
         if self._signers is None:
             return None
-        return self._sign(pod) if self.metrics is None else self._sign_measured(pod)
+        if self.metrics is None:
+            return self._sign(pod)
+        started = self.metrics.now()
+        signature = self._sign(pod)
+        self.metrics.points["Sign"].ran(started)
+        return signature
 
     def _sign(self, pod: PodInfo) -> Any:
         times = None if self.metrics is None else self.metrics.sample
@@ -144,8 +149,6 @@ class Framework(ProfilePlugins):
             versions.append(version)
         versions.append(self._arrangement)
         return versions
-
-    _sign_measured = timed("Sign")(_sign)
 
     # -- plugins to call -----------------------------------------------------------------------------------------------
 

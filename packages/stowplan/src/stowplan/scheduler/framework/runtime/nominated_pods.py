@@ -9,7 +9,6 @@ Upstream: RunFilterPluginsWithNominatedPods in pkg/scheduler/framework/runtime/f
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -97,18 +96,18 @@ class Arrivals:
             self.positions = np.flatnonzero(expecting[rows])
         self._rows = rows[self.positions]
         self._pods = [nominations[row] for row in self._rows.tolist()]
+        self._ranks: list[_Rank] | None = None
 
     def __bool__(self) -> bool:
         return bool(len(self.positions))
 
-    @cached_property
-    def _ranks(self) -> list[_Rank]:
+    def _ranked(self) -> list[_Rank]:
         counts = np.array([len(of_node) for of_node in self._pods])
         return [self._rank(n, np.flatnonzero(counts > n)) for n in range(int(counts.max()))]
 
     def _rank(self, n: int, positions: Rows) -> _Rank:
         pods = [of_node[n] for of_node in self._pods if len(of_node) > n]
-        shift = PodShift(self._rows[positions], pods, 1)
+        shift = PodShift.of_pods(self._rows[positions], pods, 1)
         vectors = [self._cluster.vector_of(shape) for shape in shift.shapes]
         requests = np.zeros((max(map(len, vectors)), len(vectors)), np.int64)
         for i, vector in enumerate(vectors):
@@ -119,6 +118,8 @@ class Arrivals:
     def come(self, framework: Framework, state: CycleState, pod: PodInfo, nodes: HypotheticalNodes) -> Status | None:
         """Add the nominated pods to a view of exactly the nodes that have some, and update the (cloned) state."""
         listed, extended = lists_pods(framework, state, pod), framework.has_active_pod_extensions(state)
+        if self._ranks is None:
+            self._ranks = self._ranked()
         for rank in self._ranks:
             nodes.shift(rank.positions, rank.requests, rank.non_zero, 1)
             if listed:

@@ -15,9 +15,8 @@ from operator import index
 from typing import Any
 
 import numpy as np
-from msgspec import field
 
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.answers import out_of_range

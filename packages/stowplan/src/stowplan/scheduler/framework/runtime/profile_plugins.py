@@ -12,6 +12,7 @@ from inspect import isgeneratorfunction
 from itertools import count
 from typing import TypeVar
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config import Profile
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.declarations import (
@@ -52,6 +53,7 @@ P = TypeVar("P", bound=Plugin)
 _arrangements = count()
 
 
+@mypyc_attr(native_class=False)
 class PluginInitError(ValueError):
     """A plugin could not be built; the text is upstream's."""
 

@@ -13,6 +13,7 @@ from importlib.metadata import EntryPoint
 from typing import Any
 
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config.declaration import Declarations, Kinds, PluginDeclaration
 from stowplan.scheduler.framework.declarations import Guard, Plugin
 from stowplan.scheduler.framework.entry_points import entry_points
@@ -23,6 +24,7 @@ from stowplan.scheduler.framework.status import RAISED, typed
 ENTRY_POINT_GROUP = "stowplan.plugins"
 
 
+@mypyc_attr(native_class=False)
 class PluginLoadError(ValueError):
     """A requested plugin cannot be loaded; the message says which, and why."""
 
