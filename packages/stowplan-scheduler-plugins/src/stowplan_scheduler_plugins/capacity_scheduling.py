@@ -30,6 +30,7 @@ from stowplan.plugins import (
     PreFilterPlugin,
     Reason,
     ReservePlugin,
+    ShapeSigned,
     Status,
     error,
     eviction,
@@ -69,7 +70,7 @@ class Asked(NamedTuple):
     in_total: Amounts
 
 
-class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, ReservePlugin, EnqueueExtensions):
+class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, ReservePlugin, ShapeSigned, EnqueueExtensions):
     name = "CapacityScheduling"
     needs_kinds = (ElasticQuota,)
     reads_kinds = (PodDisruptionBudget,)

@@ -31,6 +31,7 @@ from stowplan.plugins import (
     QueueSortPlugin,
     Reason,
     ReservePlugin,
+    ShapeSigned,
     Status,
     WaitingPod,
     custom_resource,
@@ -92,7 +93,9 @@ class CoschedulingArgs(Args, frozen=True):
             yield invalid("podGroupRejectPercentage", self.pod_group_reject_percentage, "must be between 0 and 100")
 
 
-class Coscheduling(QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin, EnqueueExtensions):
+class Coscheduling(
+    QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin, ShapeSigned, EnqueueExtensions
+):
     name = "Coscheduling"
     args_type = CoschedulingArgs
     needs_kinds = (PodGroup,)

@@ -52,11 +52,16 @@ def listed(folder: Path, wanted: Collection[str] | None = None) -> list[str]:
     return [name for name in found if not wanted or name in wanted]
 
 
-def compared(folder: Path, category: str, choose: Callable[[list[bytes]], list[bytes]] = list) -> Iterator[Answer]:
-    """The answers of a category; `choose` takes some of its lines."""
+def rows_of(folder: Path, category: str, choose: Callable[[list[bytes]], list[bytes]] = list) -> Iterator[Json]:
+    """The rows of a category; `choose` takes some of its lines."""
     with gzip.open(folder / f"{category}.jsonl.gz", "rb") as lines:
-        for number, line in enumerate(choose(lines.readlines()), 1):
-            yield from _answers(category, number, json.loads(line))
+        yield from map(json.loads, choose(lines.readlines()))
+
+
+def compared(folder: Path, category: str, choose: Callable[[list[bytes]], list[bytes]] = list) -> Iterator[Answer]:
+    """The answers of a category, or of the chosen rows of it."""
+    for number, row in enumerate(rows_of(folder, category, choose), 1):
+        yield from _answers(category, number, row)
 
 
 def _answers(category: str, number: int, row: Json) -> Iterator[Answer]:

@@ -29,7 +29,7 @@ class Queued:
 
 def scenario_answers(scenario: Json) -> Iterator[Answer]:
     name = scenario["name"]
-    cluster = stowplan.Cluster(_objects(scenario), config=scenario["config"], now=NOW)
+    cluster = stowplan.Cluster(objects_of(scenario), config=scenario["config"], now=NOW)
     weights = weights_of(scenario["config"])
     yield from quota_answers(scenario, cluster)
     if not scenario.get("noVerdicts"):
@@ -118,7 +118,7 @@ def _post_filter(cluster: stowplan.Cluster, pod: Json, *, several: bool) -> Json
     return found
 
 
-def _objects(scenario: Json) -> list[Json]:
+def objects_of(scenario: Json) -> list[Json]:
     watched = scenario.get("metrics")
     load = [] if watched is None else [measured(_WATCHER, watched)]
     return [*scenario["objects"], *scenario["pods"], *load]
