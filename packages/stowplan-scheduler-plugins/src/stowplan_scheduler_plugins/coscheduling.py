@@ -9,7 +9,7 @@ Parity: pods of a group are sorted by name, as all have the group's time.
 Upstream: pkg/coscheduling in scheduler-plugins.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from stowplan.plugins import (
@@ -217,16 +217,29 @@ class Coscheduling(
 
     def _placed(self, group: str) -> list[PodInfo]:
         """Members with nodes, bound or assumed."""
-        return [one for one in self.handle.cluster.placed_pods() if _group_of(one) == group]
+        return _members_among(self.handle.cluster.placed_pods(), group)
 
     def _members(self, pod: PodInfo) -> list[PodInfo]:
         """All pods of the pod's group, itself included."""
         group = _group_of(pod)
-        pending = [one for one in self.handle.cluster.pending.values() if _group_of(one) == group]
+        pending = _members_among(self.handle.cluster.pending.values(), group)
         return list({one.uid: one for one in (*pending, *self._placed(group))}.values())
 
     def _waiting(self, group: str) -> list[WaitingPod]:
         return [one for one in self.handle.waiting_pods if _group_of(one.pod) == group]
+
+
+def _members_among(pods: Iterable[PodInfo], group: str) -> list[PodInfo]:
+    """Pods of the group; they have few shapes, each of which is looked at once."""
+    of_shape: dict[int, bool] = {}
+    found = []
+    for pod in pods:
+        known = of_shape.get(id(pod.shape))
+        if known is None:
+            known = of_shape[id(pod.shape)] = _group_of(pod) == group
+        if known:
+            found.append(pod)
+    return found
 
 
 def _group_of(pod: PodInfo) -> str:
