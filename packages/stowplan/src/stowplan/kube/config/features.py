@@ -141,6 +141,8 @@ def with_chosen(changes: Mapping[str, bool], version: KubernetesVersion = DEFAUL
     for name in changes:
         if name not in defaults.gates:
             raise GateError(f"the scheduler has no gate {name!r}{_hint(name, defaults)}")
+        if changes[name] and name in UNBUILT:
+            raise GateError(f"{name} cannot be enabled: {UNBUILT[name]}")
     chosen = defaults.with_gates(changes)
     for name, needed in NEEDED_WITH.items():
         off = [other for other in needed if not chosen.enabled(other)]

@@ -69,3 +69,10 @@ def test_a_cluster_and_its_copies_have_the_version():
     cluster = stowplan.Cluster(emulated_version="1.37")
     assert cluster.engine.features.emulated_version == V1_37
     assert cluster.reconfigured(cluster.config).engine.features.emulated_version == V1_37
+
+
+def test_what_is_not_built_cannot_be_enabled():
+    gates = group_gates(V1_37) | {"CompositePodGroup": True}
+    with pytest.raises(GateError, match="CompositePodGroup cannot be enabled: groups of groups are not built"):
+        with_chosen(gates, V1_37)
+    assert not with_chosen({"CompositePodGroup": False}, V1_37).enabled("CompositePodGroup")
