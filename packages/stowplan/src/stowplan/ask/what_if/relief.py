@@ -38,7 +38,7 @@ from stowplan.scheduler.inspection.records import ReliefRecord
 if TYPE_CHECKING:
     from stowplan.ask.explain.text.overview import Group
 
-#: Number of suggestions used per group, and tried in total.
+#: Number of suggestions tried per group, and in total.
 _OF_GROUP, _TRIED = 3, 12
 #: Number of kinds of nodes that are tried, and of those that are looked at for them, with the first pods of groups.
 _KINDS, _MAX_KINDS, _FIRSTS = 3, 30, 5
@@ -52,6 +52,8 @@ class _Candidate(PlainStruct):
     suggestion: Suggestion
     #: Keys of the pods for which it was made.
     keys: list[str] = field(default_factory=list)
+    #: Whether it is among the first suggestions for some of them.
+    is_tried: bool = False
 
 
 def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
@@ -92,10 +94,13 @@ def _candidates(groups: Iterable[Group]) -> list[_Candidate]:
     """Equal changes are merged; those for most pods come first."""
     found: dict[str, _Candidate] = {}
     for group in groups:
-        for suggestion in group.verdict.suggestions()[:_OF_GROUP]:
+        for place, suggestion in enumerate(group.verdict.suggestions()):
             data = json.dumps(suggestion.changes_data, sort_keys=True)
-            found.setdefault(data, _Candidate(suggestion)).keys.extend(group.keys)
-    return sorted(found.values(), key=lambda one: -len(one.keys))[:_TRIED]
+            candidate = found.setdefault(data, _Candidate(suggestion))
+            candidate.keys.extend(group.keys)
+            candidate.is_tried |= place < _OF_GROUP
+    tried = (candidate for candidate in found.values() if candidate.is_tried)
+    return sorted(tried, key=lambda one: -len(one.keys))[:_TRIED]
 
 
 def _tried(cluster: Cluster, candidate: _Candidate, keys: Sequence[str]) -> ReliefRecord | None:

@@ -34,6 +34,8 @@ MIXED = st.lists(st.tuples(st.integers(1, 8), st.booleans(), st.booleans(), st.b
 
 @examples(60)
 @given(MIXED, PODS)
+# What helps both pods is not among the first suggestions for the smaller one.
+@example([(1, True, False, True)] * 2 + [(1, True, True, False), (3, False, False, False)], [(1, "ssd"), (2, "ssd")])
 def test_each_suggestion_places_what_it_says_once_it_is_done(nodes, pods):
     """Nodes are too small, lack a label, are tainted or cordoned. Each suggestion is carried out in another cluster."""
     objects = {}
