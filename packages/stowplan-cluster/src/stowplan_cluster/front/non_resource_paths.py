@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from stowplan.kube.api.api_errors import NotAcceptable
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.net.serving.requests.forms import Form
 from stowplan.net.serving.requests.health import Check, HealthChecks, check_answer
 from stowplan.net.serving.requests.messages import JSON, Page, Query, Response
@@ -33,7 +34,6 @@ from stowplan_cluster.front.front_metrics import Metrics
 from stowplan_cluster.front.responses import Answer, document, encode, form_of
 from stowplan_cluster.front.verbs import MethodNotServed, no_such_page
 
-VERSION = "v1.36.0+stowplan"
 #: The media type of protobuf differs between Accept and Content-Type.
 _OPENAPI_V2_ASKED = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
 _OPENAPI_V2_ANSWERED = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -248,9 +248,9 @@ def _failure(check: Callable[[], bool]) -> Check:
 
 def _version_info() -> dict[str, Any]:
     return {
-        "major": "1",
-        "minor": "36",
-        "gitVersion": VERSION,
+        "major": str(DEFAULT_VERSION.major),
+        "minor": str(DEFAULT_VERSION.minor),
+        "gitVersion": f"v{DEFAULT_VERSION}.0+stowplan",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

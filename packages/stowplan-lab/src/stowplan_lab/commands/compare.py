@@ -69,8 +69,9 @@ def compare(
     output: str,
 ) -> None:
     """Simulate one scenario with two or more configurations (KubeSchedulerConfiguration files), each with the same
-    seeds: the same pods arrive at the same times. Shows waits, utilization, fragmentation, cost and evictions of each,
-    their differences from the first, and how many pods are placed differently.
+    seeds: the same pods arrive at the same times. CONFIG is a FILE, a version of Kubernetes with the scenario's own
+    configuration, such as 1.36, or both: FILE@1.36. Shows waits, utilization, fragmentation, cost and evictions of
+    each, their differences from the first, and how many pods are placed differently.
 
     With --recording, each configuration schedules the recorded pods again; "recorded" as CONFIG stands for the
     configuration in the recording.
@@ -81,6 +82,7 @@ def compare(
       stowplan compare a.yaml b.yaml c.yaml --scenario day.yaml --seeds 20 --html compared.html
       stowplan compare a.yaml b.yaml --scenario day.yaml --dask tcp://127.0.0.1:8786 -o json
       stowplan compare recorded new.yaml --recording mine.recording
+      stowplan compare 1.36 1.37 --recording mine.recording       # what would an upgrade move?
     """
     if len(configs) < 2:
         raise click.UsageError("Name two or more configurations.")
@@ -127,20 +129,21 @@ def _on_scenario(
     seeds: int,
     first: int | None,
 ) -> ComparisonRecord:
+    from stowplan_lab.compare.comparison import Scheduler
     from stowplan_lab.compare.comparison import compare as compared
     from stowplan_lab.simulation.simulate import Simulation
 
-    named = named_plugins(plugins)
-    for config in configs:
+    named, schedulers = named_plugins(plugins), [Scheduler.of(config) for config in configs]
+    for one in schedulers:
         # Report invalid input before anything runs.
-        with reported(config), scenario_options.scenario_reported():
-            simulation = Simulation(scenario, config=config, plugins=named)
+        with reported(one.config), scenario_options.scenario_reported():
+            simulation = Simulation(scenario, config=one.config, plugins=named, emulated_version=one.version)
         first = simulation.seed if first is None else first
     assert first is not None
     runs = count(1)
     return compared(
         scenario,
-        configs,
+        schedulers,
         names=configs,
         seeds=range(first, first + seeds),
         workers=workers,
@@ -152,23 +155,24 @@ def _on_scenario(
 def _on_recording(
     recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: Progress
 ) -> ComparisonRecord:
+    from stowplan.kube.kubernetes_versions import VersionError
     from stowplan.scheduler.engine.input_log.recording import RecordingError
-    from stowplan_lab.compare.comparison import RECORDED, compare_recorded, configuration_of
+    from stowplan_lab.compare.comparison import Scheduler, check_recorded, compare_recorded
 
     named_plugins(plugins)
-    wanted = [None if config == RECORDED else config for config in configs]
+    schedulers = [Scheduler.of(config) for config in configs]
     runs = count(1)
     try:
-        for config in wanted:
-            with reported(config):
-                configuration_of(recording, config, tuple(plugins))
+        for one in schedulers:
+            with reported(one.config):
+                check_recorded(recording, one, tuple(plugins))
         return compare_recorded(
             recording,
-            wanted,
+            schedulers,
             names=configs,
             workers=workers,
             plugins=plugins,
             progress=lambda: progress("compare", next(runs), len(configs)),
         )
-    except RecordingError as error:
+    except (RecordingError, VersionError) as error:
         raise InputError(str(error)) from error

@@ -24,7 +24,15 @@ def cluster_at(header: TimelineHeader, at: float, *, folder: str, stopped: Calla
     config = yaml.safe_load(header.configuration.yaml)
     with scenario_reported():
         located = load_scenario(rerun.scenario, folder=Path(folder, rerun.folder).resolve())
-        simulation = simulated_until(at, located, config=config, seed=rerun.seed, plugins=plugins, stopped=stopped)
+        simulation = simulated_until(
+            at,
+            located,
+            config=config,
+            seed=rerun.seed,
+            plugins=plugins,
+            emulated_version=header.configuration.emulated_version,
+            stopped=stopped,
+        )
     own = named_plugins(located.scenario.scheduler.plugins)
     options = cluster_features(simulation.engine.features)
     return Cluster(simulation.engine.state.everything(), config, plugins=[*own, *plugins], **options)

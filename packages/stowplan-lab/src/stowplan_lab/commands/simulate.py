@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from stowplan.app.cli.data_output import OUTPUT, on_one_line, write_data
+from stowplan.app.cli.live_cluster import EMULATED_VERSION, chosen_version
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.commands import Command
 from stowplan.app.command_line.error_reporting import reported
@@ -44,6 +45,7 @@ _ERASED = "\r\x1b[K"
 )
 @click.option("--seed", type=int, metavar="N", help="Use this random seed. Default: the scenario's.")
 @PLUGINS
+@EMULATED_VERSION
 @click.option("--no-decisions", is_flag=True, help="Do not write decisions.jsonl.")
 @scenario_options.QUIET
 @click.option("--schema", is_flag=True, help="Print the JSON schema of scenarios, for editors, and exit.")
@@ -57,6 +59,7 @@ def simulate(
     config: str | None,
     seed: int | None,
     plugins: tuple[str, ...],
+    emulated_version: str | None,
     no_decisions: bool,
     quiet: bool,
     schema: bool,
@@ -87,6 +90,7 @@ def simulate(
     from stowplan_lab.simulation.report.summary_text import summary_page
     from stowplan_lab.simulation.simulate import simulate_scenario
 
+    chosen_version(emulated_version)
     with reported(config), scenario_options.scenario_reported(), stop_signals() as stop:
         shown = _Shown(stop, quiet=quiet)
         try:
@@ -95,6 +99,7 @@ def simulate(
                 config=config,
                 seed=seed,
                 plugins=named_plugins(plugins),
+                emulated_version=emulated_version,
                 folder=folder,
                 decisions=not no_decisions,
                 progress=shown,

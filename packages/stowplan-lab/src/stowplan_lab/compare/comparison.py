@@ -10,8 +10,10 @@ utilization and cost are not measured, and the notes explain how to read the res
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from math import sqrt
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import TypeVar
 
@@ -21,7 +23,8 @@ from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.history.recordings.recording_files import files_of_run, header_of
 from stowplan.history.recordings.rerun import RerunResult, rerun
-from stowplan.kube.config import Configuration, load_config
+from stowplan.kube.config import load_config
+from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import wait_measures
 from stowplan.scheduler.framework.runtime.registry import Registry, installed_plugins, load_plugin
@@ -32,6 +35,7 @@ from stowplan_lab.sweeps import Workers, run_all
 
 #: The name of the configuration of the recording.
 RECORDED = "recorded"
+_WITH_VERSION = re.compile(r"(?:(.+)@)?(\d+\.\d+)")
 #: The measure of how close a configuration comes to the recorded decisions.
 PLACED_DIFFERENTLY = "placedDifferently"
 ONE_RUN = (
@@ -45,28 +49,51 @@ NO_ATTEMPTS = (
 )
 
 
+class Scheduler(PlainStruct, frozen=True):
+    """One side of a comparison."""
+
+    #: A file; None: the configuration of the scenario or recording.
+    config: str | None = None
+    #: The version of kube-scheduler; None: that of the scenario or recording.
+    version: str | None = None
+
+    @classmethod
+    def of(cls, text: str) -> Scheduler:
+        """`FILE`, `1.36` or `FILE@1.36`, where FILE may be `recorded`."""
+        found = None if Path(text).exists() else _WITH_VERSION.fullmatch(text)
+        config, version = (text, None) if found is None else found.groups()
+        return cls(None if config == RECORDED else config, version)
+
+
 class RecordingJob(PlainStruct, frozen=True):
     recording: str
     side: int
-    #: None: the recorded one.
-    config: str | None
+    scheduler: Scheduler
     seed: int
     #: MODULE:CLASS of plugins.
     plugins: tuple[str, ...] = ()
 
 
-def configuration_of(recording: str, config: str | None, plugins: tuple[str, ...]) -> tuple[Registry, Configuration]:
-    """From a file, or the recorded one; raises RecordingError, PluginLoadError, ConfigError."""
-    registry = guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
-    header = header_of(files_of_run(recording)[0])
-    source = header.configuration if config is None else config
-    return registry, load_config(source, plugins=registry.declarations, features=header.features)
+def check_recorded(recording: str, scheduler: Scheduler, plugins: tuple[str, ...]) -> None:
+    """Raises RecordingError, VersionError, PluginLoadError, ConfigError."""
+    known = _registry(plugins).declarations
+    header = header_of(files_of_run(recording)[0]).as_version(_version_of(scheduler), known)
+    source = header.configuration if scheduler.config is None else scheduler.config
+    load_config(source, plugins=known, features=header.features)
+
+
+def _registry(plugins: tuple[str, ...]) -> Registry:
+    return guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
+
+
+def _version_of(scheduler: Scheduler) -> KubernetesVersion | None:
+    return None if scheduler.version is None else emulated_version_of(scheduler.version)
 
 
 def measured_recording(job: RecordingJob) -> Run:
     """Reschedule a recording; importable, for worker processes. Raises RecordingError, ConfigError."""
-    found = rerun(job.recording, *configuration_of(job.recording, job.config, job.plugins))
-    return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()})
+    found = rerun(job.recording, _registry(job.plugins), job.scheduler.config, _version_of(job.scheduler))
+    return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()}, version=str(found.version))
 
 
 def _values(found: RerunResult) -> dict[str, float]:
@@ -120,9 +147,9 @@ def estimate(values: Sequence[float]) -> Estimate:
 
 class Job(PlainStruct, frozen=True):
     scenario: str
-    #: Index of the configuration in the comparison, and its file; None: the scenario's own.
+    #: Index in the comparison.
     side: int
-    config: str | None
+    scheduler: Scheduler
     seed: int
     #: MODULE:CLASS of plugins.
     plugins: tuple[str, ...] = ()
@@ -135,14 +162,20 @@ class Run(msgspec.Struct, frozen=True):
     nodes: dict[str, str]
     #: For the user, such as what can never run.
     notes: tuple[str, ...] = ()
+    #: The version of kube-scheduler that decided.
+    version: str = ""
 
 
 def measured(job: Job) -> Run:
     """Simulate; importable, for worker processes."""
     plugins = [load_plugin(path) for path in job.plugins]
-    result = simulate_scenario(job.scenario, config=job.config, seed=job.seed, plugins=plugins)
+    side = job.scheduler
+    result = simulate_scenario(
+        job.scenario, config=side.config, emulated_version=side.version, seed=job.seed, plugins=plugins
+    )
     summary = result.summary
-    return Run(values_of(summary), {row.pod: row.node for row in result.decisions or ()}, summary.notes)
+    nodes = {row.pod: row.node for row in result.decisions or ()}
+    return Run(values_of(summary), nodes, summary.notes, version=summary.emulated_version)
 
 
 def values_of(summary: SummaryRecord) -> dict[str, float]:
@@ -185,6 +218,8 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
     version: int = COMPARISON_VERSION
     scenario: str
     configs: tuple[str, ...]
+    #: The version of kube-scheduler of each; empty if no seed succeeded with all of them.
+    emulated_versions: tuple[str, ...] = ()
     #: Seeds that succeeded with all configurations.
     seeds: tuple[int, ...]
     measures: tuple[MeasureRecord, ...] = ()
@@ -207,7 +242,7 @@ class ComparisonRecord(Record, frozen=True, kw_only=True):
 
 def compare(
     scenario: str,
-    configs: Sequence[str | None],
+    schedulers: Sequence[Scheduler],
     *,
     names: Sequence[str],
     seeds: Sequence[int],
@@ -215,23 +250,24 @@ def compare(
     plugins: Sequence[str] = (),
     progress: Callable[[], object] = lambda: None,
 ) -> ComparisonRecord:
-    """Simulate the scenario with each configuration and each seed; raises WorkersError."""
-    jobs = [Job(scenario, side, config, seed, tuple(plugins)) for seed in seeds for side, config in enumerate(configs)]
+    """Simulate the scenario with each scheduler and each seed; raises WorkersError."""
+    sides = list(enumerate(schedulers))
+    jobs = [Job(scenario, side, scheduler, seed, tuple(plugins)) for seed in seeds for side, scheduler in sides]
     return _compared(scenario, names, seeds, jobs, measured, workers, progress)
 
 
 def compare_recorded(
     recording: str,
-    configs: Sequence[str | None],
+    schedulers: Sequence[Scheduler],
     *,
     names: Sequence[str],
     workers: Workers,
     plugins: Sequence[str] = (),
     progress: Callable[[], object] = lambda: None,
 ) -> ComparisonRecord:
-    """Reschedule the recording with each configuration (None: its own); raises WorkersError, RecordingError."""
-    notes = notes_of(recording)
-    jobs = [RecordingJob(recording, side, config, _NO_SEED, tuple(plugins)) for side, config in enumerate(configs)]
+    """Reschedule the recording with each scheduler; raises WorkersError, RecordingError."""
+    notes, sides = notes_of(recording), enumerate(schedulers)
+    jobs = [RecordingJob(recording, side, scheduler, _NO_SEED, tuple(plugins)) for side, scheduler in sides]
     found = _compared(recording, names, (_NO_SEED,), jobs, measured_recording, workers, progress)
     return msgspec.structs.replace(found, notes=notes, recording=True)
 
@@ -264,6 +300,7 @@ def _compared(
     return ComparisonRecord(
         scenario=about,
         configs=tuple(names),
+        emulated_versions=tuple(run.version for run in next(iter(by_seed.values()), ())),
         seeds=tuple(by_seed),
         measures=tuple(_measures(by_seed)) if by_seed else (),
         placed_differently=tuple(_placed_differently(by_seed, side) for side in sides) if by_seed else (),

@@ -46,7 +46,7 @@ def comparison_page(found: ComparisonRecord) -> list[Block]:
 
 def _blocks(found: ComparisonRecord) -> Iterator[Block]:
     yield Line(((found.scenario, "name"), (f", {how_often(found)}", "")))
-    for letter, name in zip(letters(found), found.configs, strict=True):
+    for letter, name in zip(letters(found), titles(found), strict=True):
         yield Line(f"{letter}: {name}", indent=2)
     yield Line()
     if found.seeds and found.is_same:
@@ -66,6 +66,14 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         yield Line(note)
     for failure in found.failures:
         yield Line(f"failed: {failure.config}, seed {failure.seed}: {failure.error}")
+
+
+def titles(found: ComparisonRecord) -> list[str]:
+    """The configurations, with their versions where these are not all the same."""
+    versions = found.emulated_versions
+    if len(set(versions)) < 2:
+        return list(found.configs)
+    return [f"{name}, as Kubernetes {version}" for name, version in zip(found.configs, versions, strict=True)]
 
 
 def how_often(found: ComparisonRecord) -> str:
@@ -92,7 +100,7 @@ def comparison_html(found: ComparisonRecord) -> str:
 def _body(found: ComparisonRecord) -> Iterator[str]:
     names = letters(found)
     yield f"<h1>Comparison of configurations: {escape(found.scenario)}</h1>"
-    listed = "".join(f"<li>{escape(name)}: {escape(one)}</li>" for name, one in zip(names, found.configs, strict=True))
+    listed = "".join(f"<li>{escape(name)}: {escape(one)}</li>" for name, one in zip(names, titles(found), strict=True))
     spans = "" if found.recording else "; whiskers are 95 % intervals of confidence of the mean"
     yield f"<ul>{listed}</ul><p>{how_often(found)}{spans}. {COUNTED}</p>"
     for note in found.notes:

@@ -36,9 +36,10 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
-from stowplan.kube.config import Configuration, load_config
+from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.declaration import Declarations
-from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.kube.config.features import GateError
+from stowplan.kube.kubernetes_versions import V1_37, VersionError
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import Waits
 from stowplan.scheduler.engine.context import EngineSettings
@@ -77,7 +78,7 @@ from stowplan_lab.simulation.results.simulation_records import (
 )
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.start import objects_at_start
+from stowplan_lab.simulation.start import files_at_start, objects_at_start, version_at_start
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
 from stowplan_lab.simulation.workloads.existing import ExistingWorkloads
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
@@ -143,15 +144,16 @@ def simulate_scenario(
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
     seed: int | None = None,
     plugins: Sequence[type[Plugin]] = (),
+    emulated_version: str | None = None,
     folder: Path | None = None,
     decisions: bool = True,
     progress: Callable[[Progress, Simulation], object] | None = None,
 ) -> SimulationResult:
     """Run a scenario to its end; raises ScenarioError, or ConfigError for the configuration.
 
-    `config` and `seed` override the scenario's; `plugins` are classes in addition to its own. With `folder`, rows are
-    written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is called periodically,
-    and may `stop` the simulation.
+    `config`, `seed` and `emulated_version` override the scenario's; `plugins` are classes in addition to its own. With
+    `folder`, rows are written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is
+    called periodically, and may `stop` the simulation.
 
     Examples:
         >>> job = a_pod("job").requests(cpu="2").obj()
@@ -161,7 +163,7 @@ def simulate_scenario(
         >>> found.summary.arrived, found.summary.waits.longest > 60
         (121, True)
     """
-    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins, emulated_version=emulated_version)
     # Before results of an earlier run in the folder are deleted.
     simulation.prepare()
     rows: list[DecisionRow] = []
@@ -190,6 +192,7 @@ def simulated_until(
     config: Mapping[str, Any],
     seed: int,
     plugins: Sequence[type[Plugin]],
+    emulated_version: str,
     stopped: Callable[[], bool],
 ) -> Simulation:
     """Run a scenario again up to the time of one of its timeline's frames; return the engine at that time.
@@ -201,7 +204,7 @@ def simulated_until(
         if simulation.now >= at or stopped():
             simulation.stop()
 
-    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins)
+    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins, emulated_version=emulated_version)
     simulation.run(discard, look)
     return simulation
 
@@ -216,6 +219,7 @@ class Simulation:
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         seed: int | None = None,
         plugins: Sequence[type[Plugin]] = (),
+        emulated_version: str | None = None,
     ) -> None:
         located = load_scenario(scenario)
         self.scenario, self._folder, self._document = located.scenario, located.folder, located.value
@@ -224,12 +228,25 @@ class Simulation:
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
         self._guard = CallGuard()
         self._registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named, *plugins)), self._guard)
-        self._features = self.scenario.scheduler.features
+        #: Notes from before the context exists.
+        self._early_notes: list[str] = []
+        self._filed = files_at_start(self.scenario.cluster, self._folder)
+        self.features = self._features_of(emulated_version)
         self.config = self._configuration(config)
         self._stopped = self._is_prepared = False
         self._timeline: TimelineWriter | None = None
-        #: Notes from before the context exists.
-        self._early_notes: list[str] = []
+
+    def _features_of(self, emulated_version: str | None) -> FeatureGates:
+        scheduler = self.scenario.scheduler
+        chosen = emulated_version or scheduler.emulated_version
+        if chosen is None:
+            version, note = version_at_start(self.scenario.cluster, self._folder, self._filed)
+            self._early_notes += [note] if note else []
+            chosen = str(version)
+        try:
+            return replace(scheduler, emulated_version=chosen).features
+        except (VersionError, GateError) as error:
+            raise ScenarioError(f"scheduler, as Kubernetes {chosen}: {error}") from None
 
     def _configuration(self, given: Any) -> Configuration:
         if isinstance(given, Configuration):
@@ -238,7 +255,7 @@ class Simulation:
         if source is None:
             own = self.scenario.scheduler.config
             source = str(self._folder / own) if isinstance(own, str) else own
-        return load_config(source, plugins=self._registry.declarations, features=self._features)
+        return load_config(source, plugins=self._registry.declarations, features=self.features)
 
     @property
     def declarations(self) -> Declarations:
@@ -258,7 +275,7 @@ class Simulation:
         header = TimelineHeader(
             title=self.scenario.name,
             scheduler_name=self.config.profiles[0].scheduler_name,
-            configuration=configuration_record(self.config, declarations, self._features),
+            configuration=configuration_record(self.config, declarations, self.features),
             rerun=self._rerun(folder),
         )
         try:
@@ -301,7 +318,7 @@ class Simulation:
             meter=StoppedClock(),
             random=Random(self.seed),
             settings=EngineSettings(stories=False, events=False),
-            features=self._features,
+            features=self.features,
             api=VirtualApi(),
             extenders=extenders_without_binders(self.config),
             listener=ledger,
@@ -353,7 +370,7 @@ class Simulation:
     def _begin(self) -> None:
         """Start the initial cluster, and schedule the events."""
         scenario, context = self.scenario, self.context
-        start = objects_at_start(scenario.cluster, self._folder, self._watched)
+        start = objects_at_start(scenario.cluster, self._folder, self._watched, self._filed)
         objects = start.objects
         for note in (*self._early_notes, *start.notes):
             context.note(note)
@@ -378,8 +395,8 @@ class Simulation:
         self._begin_workloads(templates, classes)
 
     def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
-        if not self._features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
-            gate = "GangScheduling" if self._features.emulated_version < V1_37 else "GenericWorkload"
+        if not self.features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
+            gate = "GangScheduling" if self.features.emulated_version < V1_37 else "GenericWorkload"
             self.context.note(f"gangs are ignored: scheduler.featureGates does not enable {gate}")
             objects = ()
         for note in never_fitting(list(templates.values()), objects, Supply(self.scenario, self.fleet)):
@@ -530,6 +547,7 @@ class Simulation:
         return SummaryRecord(
             name=self.scenario.name,
             seed=self.seed,
+            emulated_version=str(self.features.emulated_version),
             simulated=seconds,
             interrupted=self._stopped,
             arrived=ledger.arrived,

@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stowplan.ask.loading.object_files import objects_of_files
+from stowplan.ask.loading.object_files import LoadedFiles, objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.kubernetes_versions import ClusterVersion, version_for
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.engine.watched_kinds import WatchedKind
 from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
 from stowplan_lab.simulation.scenario_errors import ScenarioError
@@ -28,20 +30,37 @@ class Start(NamedTuple):
     notes: list[str]
 
 
-def objects_at_start(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> Start:
+def files_at_start(spec: ClusterSpec, folder: Path) -> LoadedFiles:
+    """Raises ScenarioError."""
+    try:
+        return objects_of_files([str(folder / path) for path in spec.files])
+    except LoadError as error:
+        raise ScenarioError(*error.errors) from None
+
+
+def version_at_start(spec: ClusterSpec, folder: Path, filed: LoadedFiles) -> ClusterVersion:
+    """The version of the cluster that it starts with, a live one first; raises ScenarioError."""
+    if not _is_live(spec):
+        return version_for(filed.version)
+    # The HTTP client is slow to import.
+    from stowplan.ask.loading.live_cluster import LiveClusterError, version_now
+
+    try:
+        return version_now(_flags(spec, folder), agent=_agent())
+    except LiveClusterError as error:
+        raise ScenarioError(f"cluster: {error}") from None
+
+
+def objects_at_start(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind], filed: LoadedFiles) -> Start:
     """Raises ScenarioError."""
     objects, workloads, quotas, policies, notes = found = Start([], {}, [], [], [])
     if spec.files:
-        try:
-            filed = objects_of_files([str(folder / path) for path in spec.files])
-        except LoadError as error:
-            raise ScenarioError(*error.errors) from None
         objects += filed.objects
         workloads |= filed.manifests
         quotas += filed.quotas
         policies += filed.policies
         notes += filed.notes
-    if spec.live or spec.kubeconfig or spec.context:
+    if _is_live(spec):
         read = _live(spec, folder, kinds)
         objects += read.objects
         quotas += read.quotas
@@ -60,21 +79,26 @@ def trace_of(given: Mapping[str, Any], folder: Path) -> Trace:
     return open_trace(str(options.pop("format", "")), options, folder)
 
 
+def _is_live(spec: ClusterSpec) -> bool:
+    return bool(spec.live or spec.kubeconfig or spec.context)
+
+
 def _live(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKind]) -> Any:
-    # The HTTP client is slow to import.
-    from stowplan import __version__
     from stowplan.ask.loading.live_cluster import LiveClusterError, read_now
-    from stowplan.net.client.cluster_flags import ClusterFlags
-    from stowplan.net.client.http.user_agent import user_agent
 
     try:
-        return read_now(
-            kinds,
-            ClusterFlags(
-                kubeconfig=None if spec.kubeconfig is None else str(folder / spec.kubeconfig), context=spec.context
-            ),
-            agent=user_agent(command="stowplan", version=__version__, purpose="simulate"),
-            quotas=True,
-        )
+        return read_now(kinds, _flags(spec, folder), agent=_agent(), quotas=True)
     except LiveClusterError as error:
         raise ScenarioError(f"cluster: {error}") from None
+
+
+def _flags(spec: ClusterSpec, folder: Path) -> ClusterFlags:
+    kubeconfig = None if spec.kubeconfig is None else str(folder / spec.kubeconfig)
+    return ClusterFlags(kubeconfig=kubeconfig, context=spec.context)
+
+
+def _agent() -> str:
+    from stowplan import __version__
+    from stowplan.net.client.http.user_agent import user_agent
+
+    return user_agent(command="stowplan", version=__version__, purpose="simulate")

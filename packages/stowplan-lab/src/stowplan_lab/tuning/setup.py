@@ -146,7 +146,7 @@ def set_up(
         with_profiles=_asking(found, wanted, tuple(plugins)),
         notes=tuple(_notes(found, wanted)),
         declarations=declarations,
-        features=found.scenario.scheduler.features,
+        features=simulation.features,
     )
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from stowplan.ask.explain.text.tables import write
 from stowplan_lab.commands.compare import compare as command
-from stowplan_lab.compare.comparison import Estimate, compare, estimate
+from stowplan_lab.compare.comparison import Estimate, Scheduler, compare, estimate
 from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_html, comparison_page
 from support.sweeps.in_process import InProcessWorkers
 
@@ -47,7 +47,7 @@ def files(tmp_path):
 
 
 def compared(scenario, *configs):
-    return compare(scenario, configs, names=configs, seeds=(1, 2), workers=InProcessWorkers())
+    return compare(scenario, [*map(Scheduler.of, configs)], names=configs, seeds=(1, 2), workers=InProcessWorkers())
 
 
 def test_a_configuration_does_not_differ_from_itself(files):
@@ -84,7 +84,13 @@ def test_what_can_never_run_is_noted_once(files):
 
 def test_a_failing_run_drops_its_seed(files):
     scenario, a, _ = files
-    found = compare(scenario, [a, "/nowhere.yaml"], names=["a", "gone"], seeds=(1,), workers=InProcessWorkers())
+    found = compare(
+        scenario,
+        [Scheduler(a), Scheduler("/nowhere.yaml")],
+        names=["a", "gone"],
+        seeds=(1,),
+        workers=InProcessWorkers(),
+    )
     assert (found.seeds, found.measures) == ((), ())
     assert [(one.config, one.seed) for one in found.failures] == [("gone", 1)]
     assert "nowhere" in found.failures[0].error
@@ -99,7 +105,10 @@ def test_finished_runs_are_kept_after_an_interruption(files):
             raise KeyboardInterrupt
 
     scenario, a, b = files
-    found = compare(scenario, [a, b], names=["a", "b"], seeds=(1, 2), workers=InProcessWorkers(), progress=interrupt)
+    schedulers = [Scheduler(a), Scheduler(b)]
+    found = compare(
+        scenario, schedulers, names=["a", "b"], seeds=(1, 2), workers=InProcessWorkers(), progress=interrupt
+    )
     assert (found.seeds, found.interrupted) == ((1,), True)
     assert found.measures
     assert "1 seed (interrupted)" in comparison_html(found)

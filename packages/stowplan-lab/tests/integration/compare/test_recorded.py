@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from stowplan.app.cli.main import cli
 from stowplan.scheduler.engine.input_log.recording import RecordingError
-from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, compare_recorded
+from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, RECORDED, Scheduler, compare_recorded
 from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_html
 from support.live.recordings import a_short_run
 from support.sweeps.in_process import InProcessWorkers
@@ -38,7 +38,8 @@ def packing(tmp_path):
 
 
 def compared(recording, *configs):
-    return compare_recorded(recording, configs, names=[str(one) for one in configs], workers=InProcessWorkers())
+    schedulers = [Scheduler.of(one) for one in configs]
+    return compare_recorded(recording, schedulers, names=configs, workers=InProcessWorkers())
 
 
 def measure(found, name):
@@ -46,14 +47,14 @@ def measure(found, name):
 
 
 def test_a_configuration_does_not_differ_from_itself(recording):
-    found = compared(recording, None, None)
+    found = compared(recording, RECORDED, RECORDED)
     assert found.is_same
     assert NO_DIFFERENCE in comparison_html(found)
     assert all(value.low is None for one in found.measures for value in one.values), "one run has no interval"
 
 
 def test_another_strategy_places_differently(recording, packing):
-    found = compared(recording, None, packing)
+    found = compared(recording, RECORDED, packing)
     assert not found.failures
     # Of two pods one fits: on the larger node by default, on the smaller one when nodes are filled.
     assert [one.mean for one in found.placed_differently] == [0, 50]
@@ -84,7 +85,7 @@ def test_a_recording_that_is_cut_at_any_byte_is_compared_up_to_there_or_refused(
     for size in range(0, len(whole), max(1, len(whole) // 25)):
         cut.write_bytes(whole[:size])
         try:
-            found = compared(str(cut), None, None)
+            found = compared(str(cut), RECORDED, RECORDED)
         except RecordingError as error:
             refused.append(str(error))
             continue

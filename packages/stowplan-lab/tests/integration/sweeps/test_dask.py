@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from stowplan_lab.compare.comparison import compare
+from stowplan_lab.compare.comparison import Scheduler, compare
 from stowplan_lab.sweeps import DIED, Dask, Processes, run_all
 from stowplan_lab.tuning.tune import Effort, tune_scenario
 from support.sweeps.behaviour import behave, die_once
@@ -98,12 +98,12 @@ def test_a_run_that_kills_every_worker_fails_alone(address):
 
 def test_compare_is_unaffected_by_killed_workers(address, kills, tmp_path):
     (tmp_path / "s.yaml").write_text(SCENARIO)
-    configs = [str(tmp_path / name) for name in ("a.yaml", "b.yaml")]
-    for config, text in zip(configs, (HEAD, HEAD + PACKING), strict=True):
-        (tmp_path / config).write_text(text)
+    (tmp_path / "a.yaml").write_text(HEAD)
+    (tmp_path / "b.yaml").write_text(HEAD + PACKING)
+    schedulers = [Scheduler(str(tmp_path / name)) for name in ("a.yaml", "b.yaml")]
     about = {"names": ("a", "b"), "seeds": (1, 2, 3)}
-    found = compare(str(tmp_path / "s.yaml"), configs, workers=Dask(address), progress=kills, **about)
-    assert found == compare(str(tmp_path / "s.yaml"), configs, workers=InProcessWorkers(), **about)
+    found = compare(str(tmp_path / "s.yaml"), schedulers, workers=Dask(address), progress=kills, **about)
+    assert found == compare(str(tmp_path / "s.yaml"), schedulers, workers=InProcessWorkers(), **about)
     assert found.seeds == (1, 2, 3)
     assert not found.is_same
 

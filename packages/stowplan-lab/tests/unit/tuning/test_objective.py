@@ -74,7 +74,16 @@ def sample(time, used, cost):
 def test_a_part_counts_the_pods_created_in_it():
     waits = WaitsRecord(pods=0, unplaced=0, at_once=0, mean=0, p50=0, p90=0, p95=0, p99=0, longest=0)
     summary = SummaryRecord(
-        name="n", seed=1, simulated=100.0, arrived=5, placements=3, attempts=3, ends={}, evictions=1, waits=waits
+        name="n",
+        seed=1,
+        emulated_version="1.37",
+        simulated=100.0,
+        arrived=5,
+        placements=3,
+        attempts=3,
+        ends={},
+        evictions=1,
+        waits=waits,
     )
     rows = [
         row(10.0, attempts=9, placed=49.0, ended=60.0, evicted=55.0, end="preempted"),

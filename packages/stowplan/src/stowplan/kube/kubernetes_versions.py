@@ -47,6 +47,30 @@ def version_or_default(text: str | None) -> KubernetesVersion:
     return DEFAULT_VERSION if text is None else emulated_version_of(text)
 
 
+class ClusterVersion(NamedTuple):
+    """The version to behave as for a cluster."""
+
+    version: KubernetesVersion
+    #: For the user; empty for what is the default anyway.
+    note: str = ""
+
+
+def version_for(of_cluster: str) -> ClusterVersion:
+    """`of_cluster`: as its server tells it, such as "1.36" or "1.36+"; empty: not known."""
+    match = _TEXT.match(of_cluster)
+    if match is None:
+        why = f"the cluster's version {of_cluster!r} cannot be read"
+        return ClusterVersion(DEFAULT_VERSION, f"as kube-scheduler {DEFAULT_VERSION}: {why}" if of_cluster else "")
+    version = KubernetesVersion(int(match[1]), int(match[2]))
+    used = min(max(version, OLDEST_VERSION), BINARY_VERSION)
+    if used != version:
+        which = "oldest" if used == OLDEST_VERSION else "newest"
+        return ClusterVersion(used, f"as kube-scheduler {used}, the {which} that is known: the cluster is {version}")
+    return ClusterVersion(
+        used, "" if used == DEFAULT_VERSION else f"as kube-scheduler {used}, as the cluster is {used}"
+    )
+
+
 def emulated_version_of(text: str) -> KubernetesVersion:
     """A version as users write it, such as "1.36"; raises VersionError."""
     match = _TEXT.fullmatch(text) if isinstance(text, str) else None

@@ -90,7 +90,7 @@ class SchedulerSpec(Spec, frozen=True, kw_only=True):
     #: MODULE:CLASS of plugins.
     plugins: tuple[str, ...] = ()
     feature_gates: dict[str, bool] = msgspec.field(default_factory=dict)
-    #: The version of kube-scheduler to decide as; None: the default.
+    #: The version of kube-scheduler to decide as; None: that of the cluster that it starts with, or the default.
     emulated_version: str | None = None
 
     @property

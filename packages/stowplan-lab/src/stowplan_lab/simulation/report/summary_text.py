@@ -27,8 +27,12 @@ def summary_page(summary: SummaryRecord, folder: str) -> list[Block]:
 
 def _blocks(summary: SummaryRecord, folder: str) -> Iterator[Block]:
     ended = " (interrupted)" if summary.interrupted else ""
+    version = f", as Kubernetes {summary.emulated_version}"
     yield Line(
-        ((summary.name, "name"), (f": {span_text(summary.simulated)} simulated{ended}, seed {summary.seed}", ""))
+        (
+            (summary.name, "name"),
+            (f": {span_text(summary.simulated)} simulated{ended}, seed {summary.seed}{version}", ""),
+        )
     )
     yield Line()
     yield Grid([(name, text) for name, text in _facts(summary)])

@@ -112,6 +112,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     #: Nodes that the autoscaler added and removed.
     nodes_added: int = 0
     nodes_removed: int = 0
+    #: The version of kube-scheduler that decided.
+    emulated_version: str
     #: Of all rows: equal for equal decisions.
     digest: str = ""
     notes: tuple[str, ...] = ()

@@ -13,19 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.data_output import OUTPUT, write_data
-from stowplan.app.cli.live_cluster import live_cluster
+from stowplan.app.cli.data_output import OUTPUT, answered_as, write_data
+from stowplan.app.cli.live_cluster import EMULATED_VERSION, chosen_version, live_cluster
 from stowplan.app.cli.shell_completion import complete_namespace, file_option
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
-from stowplan.kube.kubernetes_versions import (
-    BINARY_VERSION,
-    DEFAULT_VERSION,
-    OLDEST_VERSION,
-    KubernetesVersion,
-    VersionError,
-    version_or_default,
-)
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
@@ -41,12 +34,6 @@ POD_GROUPS = click.option(
     "--pod-groups",
     is_flag=True,
     help="Schedule pod groups of the live cluster as groups. Always on for files with PodGroups.",
-)
-EMULATED_VERSION = click.option(
-    "--emulated-version",
-    metavar="MAJOR.MINOR",
-    help=f"Answer as this version of kube-scheduler, from {OLDEST_VERSION} to {BINARY_VERSION}. Default: "
-    f"{DEFAULT_VERSION}, or the one that a recording is of.",
 )
 #: For commands that name pods and workloads.
 NAMESPACE = click.option(
@@ -237,14 +224,13 @@ def _cluster_of(
     plugins: Sequence[str],
     recursive: bool,
     groups: bool,
-    version: KubernetesVersion,
+    version: KubernetesVersion | None,
     events: EventQuery | None,
     workloads: Collection[WorkloadName],
     quotas: bool,
 ) -> ClusterSource:
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
-    from stowplan.kube.config.features import group_gates
 
     if files and live.given:
         raise click.UsageError(
@@ -261,7 +247,7 @@ def _cluster_of(
             events=events,
             workloads=workloads,
             quotas=quotas,
-            gates=group_gates(version) if groups else None,
+            groups=groups,
             version=version,
         )
     )
@@ -274,14 +260,6 @@ def check_access(
         raise click.UsageError(
             "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
         )
-
-
-def chosen_version(emulated_version: str | None) -> KubernetesVersion:
-    """The version to answer as; raises InputError."""
-    try:
-        return version_or_default(emulated_version)
-    except VersionError as error:
-        raise InputError(f"--emulated-version: {error}") from error
 
 
 def check_recursive(files: Sequence[str], *, recursive: bool) -> None:
@@ -304,7 +282,7 @@ def answer(
 
     record = _with_notes(record, notes, cluster.failures)
     if output in ("json", "yaml"):
-        write_data(record.to_dict(), output)
+        write_data(record.to_dict() | answered_as(cluster.state.emulated_version), output)
     else:
         write(page(record), sys.stdout)
     if cluster.failures:

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from stowplan.kube.kubernetes_versions import KubernetesVersion
+
 
 def output_option(*choices: str, more: str = "") -> Callable[[Callable[..., Any]], Any]:
     """`more`: what else the help says."""
@@ -24,6 +26,11 @@ def output_option(*choices: str, more: str = "") -> Callable[[Callable[..., Any]
 
 
 OUTPUT = output_option("text", "json", "yaml")
+
+
+def answered_as(version: KubernetesVersion) -> dict[str, str]:
+    """What a document says about the version of kube-scheduler that answered."""
+    return {"emulatedVersion": str(version)}
 
 
 def write_data(data: dict[str, Any], output: str) -> None:

@@ -122,11 +122,15 @@ def _save(found: Dump, form: str, path: str) -> None:
 
 
 def _write(found: Dump, form: str, file: TextIO) -> None:
+    from stowplan.kube.api.manifest_files import VERSION_FIELD
+
+    head = {"apiVersion": "v1", "kind": "List"} | ({VERSION_FIELD: found.version} if found.version else {})
     if form == "yaml":
         from stowplan.kube.api.yaml_text import to_yaml
 
-        file.write(to_yaml({"apiVersion": "v1", "kind": "List", "items": found.objects}))
+        file.write(to_yaml({**head, "items": found.objects}))
         return
     # One object per line: readable for large clusters, and diffs stay small.
     lines = ",\n".join(json.dumps(obj, ensure_ascii=False, separators=(",", ":")) for obj in found.objects)
-    file.write(f'{{"apiVersion":"v1","kind":"List","items":[\n{lines}\n]}}\n')
+    start = json.dumps(head, separators=(",", ":")).removesuffix("}")
+    file.write(f'{start},"items":[\n{lines}\n]}}\n')

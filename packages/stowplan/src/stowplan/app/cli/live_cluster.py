@@ -12,12 +12,23 @@ from msgspec.structs import replace
 
 from stowplan.app.cli.shell_completion import complete_context, file_option
 from stowplan.app.command_line.error_reporting import InputError
+from stowplan.kube.kubernetes_versions import (
+    BINARY_VERSION,
+    DEFAULT_VERSION,
+    OLDEST_VERSION,
+    ClusterVersion,
+    KubernetesVersion,
+    VersionError,
+    emulated_version_of,
+)
+from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
     from stowplan.kube.api.port import Api
-    from stowplan.kube.config import Configuration
+    from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.net.client.connection import Connection
+    from stowplan.net.client.http_api import HttpApi
 
 KUBECONFIG = file_option("--kubeconfig", help="Use this kubeconfig. Default: the one that kubectl uses.")
 CONTEXT = click.option(
@@ -25,6 +36,12 @@ CONTEXT = click.option(
     metavar="NAME",
     shell_complete=complete_context,
     help="Use this context of the kubeconfig. Default: the current one.",
+)
+EMULATED_VERSION = click.option(
+    "--emulated-version",
+    metavar="MAJOR.MINOR",
+    help=f"Decide as this version of kube-scheduler, from {OLDEST_VERSION} to {BINARY_VERSION}. Default: the cluster's "
+    f"as its server, dump or recording tells; {DEFAULT_VERSION} where that is not known.",
 )
 _OPTIONS = (
     KUBECONFIG,
@@ -57,6 +74,59 @@ def live_cluster(command: Callable[..., Any]) -> Any:
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), with_flags)
 
 
+def chosen_version(emulated_version: str | None) -> KubernetesVersion | None:
+    """The version that was asked for; raises InputError."""
+    try:
+        return None if emulated_version is None else emulated_version_of(emulated_version)
+    except VersionError as error:
+        raise InputError(f"--emulated-version: {error}") from error
+
+
+class Followed(PlainStruct, frozen=True):
+    """A live cluster to follow, and what decides for it."""
+
+    connection: Connection
+    features: FeatureGates
+    configuration: Configuration
+
+
+def followed(
+    load: Callable[[FeatureGates], Configuration],
+    live: ClusterFlags,
+    emulated_version: str | None,
+    *,
+    command: str,
+    groups: bool = False,
+) -> Followed:
+    """The cluster of flags, configuration and environment; asks the server for its version if none was asked for.
+
+    `load` loads the configuration, which may name the kubeconfig. `groups`: with the gates of pod groups. Raises
+    InputError.
+    """
+    from stowplan.app.command_line.event_loop import run
+    from stowplan.kube.config.features import group_gates, with_chosen
+    from stowplan.kube.klog import without_log
+
+    version = chosen_version(emulated_version)
+    if version is None:
+        with without_log():
+            connection = connection_of(load(with_chosen({})), live)
+        version, note = run(_version_of(connection, command))
+        if note:
+            click.echo(f"note: {note}", err=True)
+    features = with_chosen(group_gates(version) if groups else {}, version)
+    configuration = load(features)
+    return Followed(connection_of(configuration, live), features, configuration)
+
+
+async def _version_of(connection: Connection, command: str) -> ClusterVersion:
+    from stowplan.ask.loading.live_cluster import version_of
+
+    async with _opened(connection, command) as api:
+        with must_answer(connection.server):
+            return await version_of(api)
+
+
 def connection_of(configuration: Configuration, live: ClusterFlags) -> Connection:
     """The connection according to flags, configuration and environment; raises InputError."""
     # The HTTP client is slow to import.
@@ -86,16 +156,23 @@ def must_answer(server: str) -> Iterator[None]:
 @asynccontextmanager
 async def readable(connection: Connection, *, command: str) -> AsyncIterator[Api]:
     """The API of a cluster to follow, once it has answered: whoever follows it waits for a server forever."""
-    from stowplan import __version__
     from stowplan.kube.api.types import Node
+
+    async with _opened(connection, command) as api:
+        with must_answer(connection.server):
+            await api.list(Node, limit=1)
+        yield api
+
+
+@asynccontextmanager
+async def _opened(connection: Connection, command: str) -> AsyncIterator[HttpApi]:
+    from stowplan import __version__
     from stowplan.kube.config import ClientConnection
     from stowplan.net.client.http.user_agent import user_agent
     from stowplan.net.client.http_api import HttpApi
 
     agent = user_agent(command="stowplan", version=__version__, purpose=command)
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
-        with must_answer(connection.server):
-            await api.list(Node, limit=1)
         yield api
 
 

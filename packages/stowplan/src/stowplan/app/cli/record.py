@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.live_cluster import connection_of, live_cluster, not_read, readable
+from stowplan.app.cli.live_cluster import (
+    EMULATED_VERSION,
+    Followed,
+    chosen_version,
+    followed,
+    live_cluster,
+    not_read,
+    readable,
+)
 from stowplan.app.cli.recording_options import recording_options
 from stowplan.app.cli.shell_completion import complete_file, file_option
 from stowplan.app.command_line import event_loop
@@ -21,10 +29,12 @@ from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.daemon.recording_file import kept_annotations, recording
 from stowplan.app.sources.read_only_role import role_of_follower
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.config_errors import os_error_text
+from stowplan.kube.config.features import default_features
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.klog.value_text import duration_text
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
 from stowplan.scheduler.framework.explanations.formatting import count
@@ -32,7 +42,6 @@ from stowplan.scheduler.framework.runtime.registry import Registry
 
 if TYPE_CHECKING:
     from stowplan.drivers.live.follower import Follower
-    from stowplan.net.client.connection import Connection
 
 #: Seconds between checks whether the recording is still being written.
 _CHECK_INTERVAL = 0.5
@@ -46,6 +55,7 @@ _CHECK_INTERVAL = 0.5
     help="Read what a scheduler with this KubeSchedulerConfiguration would read. Default: kube-scheduler's defaults.",
 )
 @PLUGINS
+@EMULATED_VERSION
 @click.option("--rbac", is_flag=True, help="Print the ClusterRole that this needs, and exit.")
 @recording_options()
 def record(
@@ -54,6 +64,7 @@ def record(
     live: ClusterFlags,
     config: str | None,
     plugins: tuple[str, ...],
+    emulated_version: str | None,
     rbac: bool,
     **options: Any,
 ) -> None:
@@ -74,25 +85,28 @@ def record(
     """
     with reported(config):
         registry = registry_with(plugins)
-        configuration = load_config(config, plugins=registry.declarations)
+
+        def load(features: FeatureGates) -> Configuration:
+            return load_config(config, plugins=registry.declarations, features=features)
+
         if rbac:
+            configuration = load(default_features(chosen_version(emulated_version) or DEFAULT_VERSION))
             click.echo(role_of_follower(configuration, registry, name="stowplan-record"), nl=False)
             return
         if not file:
             raise click.UsageError("Missing argument 'FILE'.")
-        connection = connection_of(configuration, live)
+        cluster = followed(load, live, emulated_version, command="record")
         logs = set_up(LogSettings(verbosity=0, format="text"))
         try:
             with stop_signals(logs.flush) as stop:
-                _record(file, connection, configuration, registry, stop, **options)
+                _record(file, cluster, registry, stop, **options)
         finally:
             logs.close()
 
 
 def _record(
     file: str,
-    connection: Connection,
-    configuration: Configuration,
+    cluster: Followed,
     registry: Registry,
     stop: StopSignals,
     *,
@@ -105,7 +119,7 @@ def _record(
     try:
         to_file = recording(file, None, annotations=annotations, rotate_at=record_max_size << 20, kept=record_keep)
         with to_file as recorder:
-            event_loop.run(_follow(file, connection, configuration, registry, recorder, stop))
+            event_loop.run(_follow(file, cluster, registry, recorder, stop))
     except OSError as error:
         raise InputError(os_error_text("open", file, error)) from error
     if recorder.failure is not None:
@@ -117,23 +131,16 @@ def _record(
     click.echo(f"recorded {took} into {file}, {os.path.getsize(file) / 2**20:.1f} MiB")
 
 
-async def _follow(
-    file: str,
-    connection: Connection,
-    configuration: Configuration,
-    registry: Registry,
-    recorder: Recorder,
-    stop: StopSignals,
-) -> None:
+async def _follow(file: str, cluster: Followed, registry: Registry, recorder: Recorder, stop: StopSignals) -> None:
     from stowplan.drivers.live.follower import SETTINGS, Follower
 
     stopped = stop.event()
-    async with readable(connection, command="record") as api:
-        follower = Follower(api, configuration, recorder, registry=registry)
+    async with readable(cluster.connection, command="record") as api:
+        follower = Follower(api, cluster.configuration, recorder, registry=registry, features=cluster.features)
         recorder.begin(
-            configuration,
+            cluster.configuration,
             now=follower.clock(),
-            features=DEFAULT_FEATURES,
+            features=cluster.features,
             settings=SETTINGS,
             random=None,
             decides=False,
@@ -143,7 +150,7 @@ async def _follow(
             if not follower.synced.is_set() and recorder.failure is None:
                 raise not_read(follower.awaited)
             if not stopped.is_set():
-                click.echo(_ready(follower, connection.server, file))
+                click.echo(_ready(follower, cluster.connection.server, file))
                 await first_of(stopped.wait(), following, failing)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import click
 import msgspec
 
-from stowplan.app.cli.data_output import OUTPUT, write_data
+from stowplan.app.cli.data_output import OUTPUT, answered_as, write_data
+from stowplan.app.cli.live_cluster import EMULATED_VERSION, chosen_version
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import complete_file, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
@@ -22,7 +23,6 @@ from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.history.recordings.replaying import Replayed, Step, difference, moment_of, note_of
 from stowplan.history.recordings.rerun import RerunResult, rerun
-from stowplan.kube.config import load_config
 from stowplan.kube.timing.waits import COUNTED, Waits
 from stowplan.scheduler.engine.dumped import DumpError
 from stowplan.scheduler.engine.input_log.recording import RecordingError
@@ -57,6 +57,7 @@ _SHOWN = 20
     multiple=True,
     help="Load this plugin class, which was in use. Repeatable.",
 )
+@EMULATED_VERSION
 @OUTPUT
 def replay(
     *,
@@ -67,6 +68,7 @@ def replay(
     config: str | None,
     again: bool,
     plugins: tuple[str, ...],
+    emulated_version: str | None,
     output: str,
 ) -> None:
     """Show what is in a recording: of a cluster (stowplan record), or of a Stowplan scheduler (kube-scheduler --record,
@@ -93,6 +95,9 @@ def replay(
         raise click.UsageError("--check, --at or --objects, and --config or --rerun exclude each other.")
     if again and config:
         raise click.UsageError("--rerun uses the recorded configuration, --config another one: give only one of them.")
+    version = chosen_version(emulated_version)
+    if version is not None and not (again or config):
+        raise click.UsageError("--emulated-version is for --config and --rerun, which schedule again.")
     when = moment_from_option(at)
     with reported(config):
         calls = InterruptedCalls()
@@ -105,8 +110,7 @@ def replay(
             elif again or config:
                 # Plugins are called, not told what was recorded.
                 registry = registry_with(plugins, guard=CallGuard())
-                own = load_config(config, plugins=registry.declarations) if config else None
-                _show_rerun(rerun(file, registry, own), output)
+                _show_rerun(rerun(file, registry, config, version), output)
             else:
                 _summarize(file, output)
         except (RecordingError, DumpError) as error:
@@ -142,6 +146,7 @@ def _summarize(file: str, output: str) -> None:
     data = {
         "kind": "Recording",
         "format": header.format,
+        **answered_as(header.features.emulated_version),
         "files": files,
         "from": moment_text(header.now),
         "to": moment_text(ended),
@@ -158,7 +163,7 @@ def _summarize(file: str, output: str) -> None:
     page: list[Block] = [
         Line(f"{file}: a recording of {what}"),
         Line(f"from {moment_text(header.now)} to {moment_text(ended)}, {ended - header.now:,.1f} s"),
-        Line(f"profiles: {', '.join(profiles) or 'default-scheduler'}"),
+        Line(f"profiles: {', '.join(profiles) or 'default-scheduler'}; as Kubernetes {header.emulated_version}"),
     ]
     if len(files) > 1:
         page.insert(1, Line(f"in {len(files)} files: {', '.join(files)}"))
@@ -259,6 +264,7 @@ def _show_rerun(found: RerunResult, output: str) -> None:
     waits_then, waits_now = _quantiles(found.waits_then), _quantiles(found.waits_now)
     data = {
         "kind": "Rerun",
+        **answered_as(found.version),
         "from": moment_text(found.began),
         "to": moment_text(found.ended),
         "pods": len(pods),
@@ -269,7 +275,10 @@ def _show_rerun(found: RerunResult, output: str) -> None:
         ],
     }
     page: list[Block] = [
-        Line(f"{count(len(pods), 'pod')} to place: placed then: {placed_then:,}, now: {placed_now:,}"),
+        Line(
+            f"{count(len(pods), 'pod')} to place: placed then: {placed_then:,}, "
+            f"now, as Kubernetes {found.version}: {placed_now:,}"
+        ),
         Line(f"{len(moved):,} are placed differently" if moved else "every pod is on the same node"),
     ]
     if waits_now:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec.structs import replace
 
-from stowplan.app.cli.live_cluster import CONTEXT, KUBECONFIG, must_answer
+from stowplan.app.cli.live_cluster import CONTEXT, EMULATED_VERSION, KUBECONFIG, followed, must_answer
 from stowplan.app.cli.recording_options import recording_options
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
@@ -39,10 +39,11 @@ from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.policy import Lease
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.timestamps import parse_timestamp
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, load_config
+from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog.value_text import duration_text
 from stowplan.kube.timing.times import REAL_TIMES
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 @CONTEXT
 @file_option("--config", help="Schedule with this KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @PLUGINS
+@EMULATED_VERSION
 @click.option("--scheduler-name", metavar="NAME", help="Schedule the pods with this spec.schedulerName.")
 @click.option(
     "--qps",
@@ -107,6 +109,7 @@ def run(
     context: str | None,
     config: str | None,
     plugins: tuple[str, ...],
+    emulated_version: str | None,
     scheduler_name: str | None,
     qps: float | None,
     verbosity: int,
@@ -136,7 +139,6 @@ def run(
       stowplan explain --from-scheduler https://127.0.0.1:10259 --certificate-authority kube-scheduler.crt pod web
     """
     from stowplan.app.daemon.own_port import OwnPort
-    from stowplan.net.client.connection import ClientConfigError, connect_from_flags
 
     with reported(config), _logging(verbosity, log_format) as flush:
         guard = HangGuard()
@@ -148,33 +150,34 @@ def run(
             adjust=lambda found: _adjusted(found, scheduler_name, qps),
             asked_for=plugin_names(plugins),
         )
-        configuration = load()
         if watch_config and config is None:
             raise InputError("--watch-config needs --config: without a file there is nothing to watch")
-        try:
-            connection = connect_from_flags(
-                kubeconfig=kubeconfig or configuration.client_connection.kubeconfig or None, context=context
-            )
-        except ClientConfigError as error:
-            raise InputError(str(error)) from error
+        if cert_dir and port is None:
+            raise InputError("--cert-dir is for --port: without a port there is no certificate")
+        cluster = followed(
+            lambda features: load(features=features),
+            ClusterFlags(kubeconfig=kubeconfig, context=context),
+            emulated_version,
+            command="run",
+        )
         job = Job(
-            connection=connection,
-            config=configuration,
+            connection=cluster.connection,
+            config=cluster.configuration,
             registry=registry,
-            features=DEFAULT_FEATURES,
+            features=cluster.features,
             max_in_unschedulable=_MAX_IN_UNSCHEDULABLE,
             command="stowplan",
             guard=guard,
             overlaps=extender_mode == "overlap",
-            watched=WatchedFile(config, load) if watch_config and config is not None else None,
+            watched=WatchedFile(config, partial(load, features=cluster.features))
+            if watch_config and config is not None
+            else None,
             validate=validate,
         )
         with _recorded(job, record, **recording_to) as job:
             own = None
             if port is not None:
                 own = OwnPort(port=port, bind_address=bind_address, certificate_directory=cert_dir)
-            elif cert_dir:
-                raise InputError("--cert-dir is for --port: without a port there is no certificate")
             work(job, force=force, flush=flush, own=own)
 
 

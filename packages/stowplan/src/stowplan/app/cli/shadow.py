@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stowplan.app.cli.data_output import OUTPUT, write_data
-from stowplan.app.cli.live_cluster import connection_of, live_cluster, not_read, readable
+from stowplan.app.cli.data_output import OUTPUT, answered_as, write_data
+from stowplan.app.cli.live_cluster import (
+    EMULATED_VERSION,
+    Followed,
+    chosen_version,
+    followed,
+    live_cluster,
+    not_read,
+    readable,
+)
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
@@ -31,8 +39,10 @@ from stowplan.history.shadow.shadow import Judged, Shadow
 from stowplan.history.shadow.shadow_report import Report
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.durations import parse_duration
-from stowplan.kube.config import Configuration, load_config
+from stowplan.kube.config import Configuration, FeatureGates, load_config
+from stowplan.kube.config.features import default_features
 from stowplan.kube.klog.setup import LogSettings, set_up
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -45,7 +55,6 @@ from stowplan.scheduler.framework.runtime.registry import Registry
 
 if TYPE_CHECKING:
     from stowplan.drivers.live.follower import Follower
-    from stowplan.net.client.connection import Connection
 
 #: Exit code if the agreement is too low.
 _DIFFERENT = 3
@@ -62,6 +71,7 @@ _TICK, _METRICS_INTERVAL = 0.1, 5.0
     "defaults.",
 )
 @PLUGINS
+@EMULATED_VERSION
 @file_option(
     "--recording", help="Read a recording of a cluster (stowplan record) or of a scheduler instead of a live cluster."
 )
@@ -89,6 +99,7 @@ def shadow(
     live: ClusterFlags,
     config: str | None,
     plugins: tuple[str, ...],
+    emulated_version: str | None,
     recording: str | None,
     pods: int | None,
     duration: str | None,
@@ -129,22 +140,28 @@ def shadow(
     report = Report()
     with reported(config):
         registry = registry_with(plugins, guard=CallGuard())
-        configuration = load_config(config, plugins=registry.declarations)
+        version = chosen_version(emulated_version)
+
+        def load(features: FeatureGates) -> Configuration:
+            return load_config(config, plugins=registry.declarations, features=features)
+
         if rbac:
+            configuration = load(default_features(version or DEFAULT_VERSION))
             click.echo(role_of_follower(configuration, registry, name="stowplan-shadow"), nl=False)
             return
         metrics = _MetricsFile(metrics_file, report)
         comparison = _Comparison(registry, report, pods, ask_extenders)
         if recording:
-            comparison.of_recording(recording, configuration if config else None)
+            version = comparison.of_recording(recording, load if config else None, version)
         else:
-            connection = connection_of(configuration, live)
-            _live(connection, configuration, comparison, seconds, metrics)
+            cluster = followed(load, live, emulated_version, command="shadow")
+            version = cluster.features.emulated_version
+            _live(cluster, comparison, seconds, metrics)
         metrics.write()
     if output == "text":
         write(report.page(), sys.stdout)
     else:
-        write_data(report.to_dict(), output)
+        write_data(report.to_dict() | answered_as(version), output)
     nothing_compared = bool(report.pods) and report.not_compared == report.pods
     if nothing_compared or 100 * report.agreement < min_agreement:
         raise SystemExit(_DIFFERENT)
@@ -232,16 +249,18 @@ class _Comparison(PlainStruct, frozen=True):
 
         return Shadow(add, meter=REAL_TIMES, ask=ask)
 
-    def of_recording(self, path: str, configuration: Configuration | None) -> None:
-        """Compare on a recording; without a configuration, with the recorded one."""
+    def of_recording(
+        self, path: str, load: Callable[[FeatureGates], Configuration] | None, version: KubernetesVersion | None
+    ) -> KubernetesVersion:
+        """Compare on a recording, as the version that is returned; None: with what was recorded."""
 
         def enough() -> None:
             raise _EnoughError
 
         try:
             files = files_of_run(path)
-            header = header_of(files[0])
-            engine = engine_of(header, self.registry, configuration)
+            header = header_of(files[0]).as_version(version, self.registry.declarations)
+            engine = engine_of(header, self.registry, None if load is None else load(header.features))
             shadow = self.shadow(engine.profiles.configuration, enough)
             now = header.now
             with suppress(_EnoughError):
@@ -251,6 +270,7 @@ class _Comparison(PlainStruct, frozen=True):
                     if isinstance(entry.input, Changes | Served):
                         shadow.step(engine, entry.input, now)
                 shadow.finish(engine, now)
+            return header.features.emulated_version
         except RecordingError as error:
             raise InputError(str(error)) from error
 
@@ -258,24 +278,17 @@ class _Comparison(PlainStruct, frozen=True):
 # -- a live cluster ---------------------------------------------------------------------------------------------------
 
 
-def _live(
-    connection: Connection,
-    configuration: Configuration,
-    comparison: _Comparison,
-    seconds: float | None,
-    metrics: _MetricsFile,
-) -> None:
+def _live(cluster: Followed, comparison: _Comparison, seconds: float | None, metrics: _MetricsFile) -> None:
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(connection, configuration, comparison, seconds, metrics, stop))
+            event_loop.run(_follow(cluster, comparison, seconds, metrics, stop))
     finally:
         logs.close()
 
 
 async def _follow(
-    connection: Connection,
-    configuration: Configuration,
+    cluster: Followed,
     comparison: _Comparison,
     seconds: float | None,
     metrics: _MetricsFile,
@@ -284,9 +297,10 @@ async def _follow(
     from stowplan.drivers.live.follower import Follower
 
     stopped, enough = stop.event(), asyncio.Event()
+    connection, configuration = cluster.connection, cluster.configuration
     async with readable(connection, command="shadow") as api:
         shadow = comparison.shadow(configuration, enough.set)
-        follower = Follower(api, configuration, shadow, registry=comparison.registry)
+        follower = Follower(api, configuration, shadow, registry=comparison.registry, features=cluster.features)
         shadow.synced = follower.synced.is_set
         async with running(follower.run()) as following, running(_ticking(shadow, follower)) as ticking:
             await first_of(stopped.wait(), follower.synced.wait(), following)

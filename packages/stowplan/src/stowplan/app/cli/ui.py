@@ -14,14 +14,13 @@ from stowplan import __version__
 from stowplan.app.cli.cluster_options import (
     check_access,
     check_recursive,
-    chosen_version,
     cluster_of,
     cluster_options,
     config_option,
     scheduler_options,
 )
 from stowplan.app.cli.config import known_plugins
-from stowplan.app.cli.live_cluster import connection_of, readable
+from stowplan.app.cli.live_cluster import Followed, chosen_version, followed, readable
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
@@ -45,8 +44,7 @@ from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.kube.config import Configuration, Declarations, FeatureGates, load_config
-from stowplan.kube.config.features import group_gates, with_chosen
+from stowplan.kube.config import Declarations, load_config
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -68,8 +66,6 @@ from stowplan.ui.workbench import Workbench, copy_of
 
 if TYPE_CHECKING:
     import asyncio
-
-    from stowplan.net.client.connection import Connection
 
 _ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "podgroups", "configuration")
 
@@ -228,7 +224,8 @@ def _timeline(show: _Show, options: _Options) -> None:
     if not recordings:
         _show_simulation(show, options.export, options.simulations[0], timelines)
         return
-    about = ClusterSource.of_recording(recordings[0], moment, config, plugins)
+    version = chosen_version(options.emulated_version)
+    about = ClusterSource.of_recording(recordings[0], moment, config, plugins, version)
     _static_cluster(about, "recording", recordings[0], known_plugins(plugins), timelines).show(show, options.export)
 
 
@@ -373,27 +370,22 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: M
 
 def _live(show: _Show, options: _Options) -> None:
     registry = registry_with(options.plugins, guard=CallGuard())
-    version = chosen_version(options.emulated_version)
-    features = with_chosen(group_gates(version) if options.pod_groups else {}, version)
-    configuration = load_config(options.config, plugins=registry.declarations, features=features)
-    connection = connection_of(configuration, options.live)
+    live = followed(
+        lambda features: load_config(options.config, plugins=registry.declarations, features=features),
+        options.live,
+        options.emulated_version,
+        command="ui",
+        groups=options.pod_groups,
+    )
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(show, connection, configuration, registry, features, options.plugins, stop))
+            event_loop.run(_follow(show, live, registry, options.plugins, stop))
     finally:
         logs.close()
 
 
-async def _follow(
-    show: _Show,
-    connection: Connection,
-    configuration: Configuration,
-    registry: Registry,
-    features: FeatureGates,
-    plugins: Sequence[str],
-    stop: StopSignals,
-) -> None:
+async def _follow(show: _Show, live: Followed, registry: Registry, plugins: Sequence[str], stop: StopSignals) -> None:
     """Follow the cluster with an engine that judges for the page but is never started."""
     from stowplan.drivers.live.follower import Follower
     from stowplan.ui.event_stream import PlanStreams
@@ -401,6 +393,7 @@ async def _follow(
     from stowplan.ui.plan_follower import stream_plan
 
     stopped, streams = stop.event(), PlanStreams()
+    connection, configuration, features = live.connection, live.configuration, live.features
     async with readable(connection, command="ui") as api:
         follower = Follower(api, configuration, _SteppingListener(), registry=registry, features=features)
         async with running(follower.run()) as following:

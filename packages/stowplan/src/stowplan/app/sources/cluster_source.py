@@ -39,7 +39,7 @@ from stowplan.kube.claims.annotations import SELECTED_NODE
 from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import group_gates, known_gates
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion, emulated_version_of
+from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of, version_for
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.dumped import DumpError
@@ -96,10 +96,13 @@ class ClusterSource:
         plugins: Sequence[str],
         *,
         recursive: bool = False,
-        version: KubernetesVersion = DEFAULT_VERSION,
+        version: KubernetesVersion | None = None,
     ) -> ClusterSource:
-        """Groups are scheduled as groups if the files contain any."""
+        """Groups are scheduled as groups if the files contain any; `version` of None: that of the dumped cluster."""
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
+        if version is None:
+            version, said = version_for(found.version)
+            note(*([said] if said else ()))
         gates = group_gates(version) if any(isinstance(obj, PodGroup) for obj in found.objects) else None
         cluster = Cluster.of_loaded_files(
             found,
@@ -131,17 +134,16 @@ class ClusterSource:
         except (RecordingError, DumpError) as error:
             text = str(error)
             raise InputError(text if path in text else f"{path}: {text}") from error
-        own, recorded = config is None, moment.header.features
-        version = version or recorded.emulated_version
+        then = msgspec.structs.replace(moment.header, configuration=moment.configuration)
+        header = then.as_version(version, registry.declarations)
+        own, features = config is None, header.features
         cluster = Cluster(
             moment.objects,
-            moment.configuration if own else config,
+            header.configuration if own else config,
             plugins=named_plugins(plugins),
-            # A full kube-scheduler has gates that do not affect decisions; another version has others.
-            feature_gates=known_gates(recorded.gates, version)
-            if own and version == recorded.emulated_version
-            else None,
-            emulated_version=str(version),
+            # A full kube-scheduler has gates that do not affect decisions.
+            feature_gates=known_gates(features.gates, features.emulated_version) if own else None,
+            emulated_version=str(features.emulated_version),
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
@@ -160,24 +162,33 @@ class ClusterSource:
         workloads: Collection[WorkloadName] = (),
         quotas: bool = False,
         gates: Mapping[str, bool] | None = None,
-        version: KubernetesVersion = DEFAULT_VERSION,
+        groups: bool = False,
+        version: KubernetesVersion | None = None,
     ) -> ClusterSource:
-        """`events`, `workloads`, `quotas`: those to read as well. `gates`: feature gates that differ from their
-        defaults; with Events, they are those of pod groups if the cluster's scheduler seems to schedule groups.
+        """`events`, `workloads`, `quotas`: those to read as well. `version` of None: the server's.
+
+        `gates`: feature gates that differ from their defaults; or `groups`: those of pod groups, which are also used
+        with Events if the cluster's scheduler seems to schedule groups.
         """
         # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
-        from stowplan.ask.loading.live_cluster import LiveClusterError, read_live_cluster
+        from stowplan.ask.loading.live_cluster import LiveClusterError, read_live_cluster, read_version
         from stowplan.net.client.http.user_agent import user_agent
 
-        cluster = Cluster(
-            (), config, plugins=named_plugins(plugins), feature_gates=gates, emulated_version=str(version)
-        )
+        agent = user_agent(command="stowplan", version=__version__, purpose="explain")
         try:
+            if version is None:
+                version, said = await read_version(live, agent=agent)
+                note(*([said] if said else ()))
+            if groups:
+                gates = group_gates(version)
+            cluster = Cluster(
+                (), config, plugins=named_plugins(plugins), feature_gates=gates, emulated_version=str(version)
+            )
             read = await read_live_cluster(
                 cluster.kinds_read(report=note),
                 live,
-                agent=user_agent(command="stowplan", version=__version__, purpose="explain"),
+                agent=agent,
                 events=events,
                 workloads=workloads,
                 quotas=quotas,
@@ -193,7 +204,7 @@ class ClusterSource:
                 plugins=plugins,
                 events=events,
                 workloads=workloads,
-                gates=group_gates(version),
+                groups=True,
                 version=version,
             )
             if _schedules_groups(grouped.cluster):

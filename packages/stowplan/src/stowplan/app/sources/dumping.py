@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec import field
@@ -17,7 +18,7 @@ from stowplan import __version__
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.loading.live_cluster import LiveClusterError, list_all, live_api
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
-from stowplan.kube.api.api_errors import Forbidden, NotFound
+from stowplan.kube.api.api_errors import ApiError, Forbidden, NotFound
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.resources import ApiResource, resource_of
 from stowplan.kube.api.types import PriorityClass
@@ -47,6 +48,8 @@ class Dump(PlainStruct):
     objects: list[dict[str, Any]] = field(default_factory=list)
     #: Resources that the user may not list.
     forbidden: list[str] = field(default_factory=list)
+    #: Of Kubernetes; empty if the server does not tell.
+    version: str = ""
 
 
 def dumped_kinds(watched: Iterable[WatchedKind]) -> list[DumpedKind]:
@@ -74,6 +77,8 @@ async def read_dump(live: ClusterFlags, kinds: Iterable[DumpedKind], *, namespac
             first, *others = kinds
             parts = [await _objects(api, first, namespace, found)]
             parts += await asyncio.gather(*(_objects(api, kind, namespace, found) for kind in others))
+            with suppress(ApiError):
+                found.version = await api.server_version()
     except LiveClusterError as error:
         raise InputError(str(error)) from error
     found.objects = [obj for part in parts for obj in part]

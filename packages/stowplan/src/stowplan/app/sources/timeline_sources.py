@@ -25,10 +25,10 @@ from stowplan.history.recordings.recording_files import entries_of, files_of_run
 from stowplan.history.recordings.replaying import Replayed
 from stowplan.history.recordings.rerun import Rerun
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import ConfigError, Configuration, FeatureGates, load_config
+from stowplan.kube.config import ConfigError, FeatureGates
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
-from stowplan.scheduler.engine.input_log.recording import Header, RecordingError
+from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.inputs import Changes, Input
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
@@ -198,11 +198,7 @@ def rerun_until(path: str, config: str, plugins: Sequence[str], at: float | None
 def _rerun(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[Rerun, FeatureGates]:
     header = header_of(files[0])
     registry = _registry(plugins, CallGuard())
-    return Rerun(header, registry, _configuration(config, registry, header)), header.features
-
-
-def _configuration(config: str, registry: Registry, header: Header) -> Configuration:
-    return load_config(config, plugins=registry.declarations, features=header.features)
+    return Rerun(header, registry, config), header.features
 
 
 def _rerun_moments(again: Rerun, files: Sequence[str]) -> Iterator[float]:

@@ -9,7 +9,7 @@ Imported on use: the HTTP client is slow to import.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import field
 
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES, WorkloadName
-from stowplan.kube.api.api_errors import ApiError, Expired, Forbidden, NotFound
+from stowplan.kube.api.api_errors import ApiError, Expired, Forbidden, NotFound, Unauthorized
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.documents import Documents
@@ -26,6 +26,7 @@ from stowplan.kube.api.port import Api, Listing, Unreachable
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import Event, Node, Pod
 from stowplan.kube.config import ClientConnection
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, ClusterVersion, version_for
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.client_errors import unreachable_message
 from stowplan.net.client.connection import ClientConfigError, CredentialsError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.watched_kinds import WatchedKind
 
 T = TypeVar("T", bound=ApiStruct)
+R = TypeVar("R")
 
 _NEEDED = (Node, Pod)
 _PAGE = 1000
@@ -115,6 +117,28 @@ async def live_api(
         raise LiveClusterError(unreachable_message(connection.server, error)) from error
 
 
+async def version_of(api: HttpApi) -> ClusterVersion:
+    """The version to answer as; not every user may ask for the server's. Raises Unauthorized, Unreachable."""
+    try:
+        found = await api.server_version()
+    except Unauthorized:
+        raise
+    except ApiError as error:
+        return ClusterVersion(DEFAULT_VERSION, f"as kube-scheduler {DEFAULT_VERSION}: the cluster's version: {error}")
+    return version_for(found)
+
+
+async def read_version(live: ClusterFlags, *, agent: str) -> ClusterVersion:
+    """The same, of the cluster that is selected; raises LiveClusterError."""
+    async with live_api(live, agent=agent) as (api, _):
+        return await version_of(api)
+
+
+def version_now(live: ClusterFlags, *, agent: str) -> ClusterVersion:
+    """The same for synchronous callers, like `read_now`."""
+    return _apart(read_version(live, agent=agent))
+
+
 def read_now(
     kinds: Sequence[WatchedKind],
     live: ClusterFlags,
@@ -127,7 +151,10 @@ def read_now(
 
     A notebook, for example, already has a running event loop.
     """
-    reading = read_live_cluster(kinds, live, agent=agent, quotas=quotas, documents=documents)
+    return _apart(read_live_cluster(kinds, live, agent=agent, quotas=quotas, documents=documents))
+
+
+def _apart(reading: Coroutine[Any, Any, R]) -> R:
     with ThreadPoolExecutor(1) as apart:
         return apart.submit(asyncio.run, reading).result()
 

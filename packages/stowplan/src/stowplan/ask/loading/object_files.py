@@ -45,6 +45,8 @@ class LoadedFiles(PlainStruct, frozen=True):
     quotas: Sequence[Mapping[str, Any]] = ()
     #: All LimitRanges and RuntimeClasses.
     policies: Sequence[Mapping[str, Any]] = ()
+    #: Of the cluster that was dumped, if it is known.
+    version: str = ""
 
 
 def objects_of_files(
@@ -75,4 +77,4 @@ def objects_of_files(
     named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
     quotas = [manifest for manifest in manifests if manifest["kind"] == _QUOTA]
     policies = [manifest for manifest in manifests if manifest["kind"] in _POLICIES]
-    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named, quotas, policies)
+    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named, quotas, policies, loaded.version)

@@ -47,6 +47,7 @@ from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.kube.config import Configuration
 from stowplan.kube.klog import without_log
+from stowplan.kube.kubernetes_versions import version_for
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.object_dependencies import key_of
@@ -111,7 +112,8 @@ class Cluster:
           returns the response body, both as JSON values. None: extenders are called over HTTP. They are never asked to
           bind.
         * `feature_gates`: gates that differ from their defaults, by name.
-        * `emulated_version`: the version of kube-scheduler to decide as, such as "1.36"; None: the default.
+        * `emulated_version`: the version of kube-scheduler to decide as, such as "1.36"; None: that of the dump or of
+          the live cluster, otherwise the default.
         * `random`: chooses among nodes with equal scores; None: the first one is taken.
         * `reuse`: whether equal pods share results; the decisions are the same without.
         * `now`: what the clock shows that plugins read, in seconds since the epoch. It stands still.
@@ -211,6 +213,11 @@ class Cluster:
     @classmethod
     def of_loaded_files(cls, found: LoadedFiles, **options: Unpack[ClusterOptions]) -> Self:
         """Create a cluster from what was read from files; new claims are bound as controllers would."""
+        version, note = version_for(found.version)
+        if options.get("emulated_version") is None:
+            options["emulated_version"] = str(version)
+        else:
+            note = ""
         cluster = cls(found.objects, **options)
         claims = (one for one in found.objects if isinstance(one, t.PersistentVolumeClaim))
         new = [key_of(one.metadata) for one in claims if not one.metadata.resource_version]
@@ -219,7 +226,7 @@ class Cluster:
             for volume in cluster.bind_claims(new)
             if volume.spec.csi is not None
         }
-        cluster.notes = (*found.notes, *assumed(provisions))
+        cluster.notes = (*([note] if note else ()), *found.notes, *assumed(provisions))
         return cluster
 
     @classmethod
@@ -240,17 +247,18 @@ class Cluster:
         """
         # The HTTP client is slow to import.
         from stowplan import __version__
-        from stowplan.ask.loading.live_cluster import read_now
+        from stowplan.ask.loading.live_cluster import read_now, version_now
         from stowplan.net.client.http.user_agent import user_agent
 
-        cluster = cls((), **options)
+        live = ClusterFlags(kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig), context=context)
+        agent = user_agent(command="stowplan", version=__version__, purpose="cluster")
         notes: list[str] = []
-        read = read_now(
-            cluster.kinds_read(report=notes.append),
-            ClusterFlags(kubeconfig=None if kubeconfig is None else os.fspath(kubeconfig), context=context),
-            agent=user_agent(command="stowplan", version=__version__, purpose="cluster"),
-            documents=cluster.documents,
-        )
+        if options.get("emulated_version") is None:
+            version, note = version_now(live, agent=agent)
+            options["emulated_version"] = str(version)
+            notes += [note] if note else []
+        cluster = cls((), **options)
+        read = read_now(cluster.kinds_read(report=notes.append), live, agent=agent, documents=cluster.documents)
         cluster.take_in(read)
         cluster.notes = (*notes, *read.notes)
         return cluster

@@ -29,7 +29,8 @@ from stowplan.history.recordings.recording_files import entries_of, files_of_run
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import Configuration, load_config
+from stowplan.kube.config import load_config
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import ManualTime
 from stowplan.kube.timing.waits import WaitingPods, Waits
@@ -65,6 +66,8 @@ class PodHistory(PlainStruct, kw_only=True):
 class RerunResult(PlainStruct, kw_only=True):
     """The result for all pods."""
 
+    #: What decided in this run.
+    version: KubernetesVersion
     began: float
     ended: float = 0.0
     #: In the recording, and in this run.
@@ -80,13 +83,13 @@ class RerunResult(PlainStruct, kw_only=True):
         return [pod for pod in self.pods.values() if pod.node_then != pod.node_now]
 
 
-def rerun(path: str, registry: Registry, configuration: Configuration | None) -> RerunResult:
-    """Reschedule a run with all its files; None: with the recorded configuration.
+def rerun(path: str, registry: Registry, config: str | None, version: KubernetesVersion | None = None) -> RerunResult:
+    """Reschedule a run with all its files; None: with the recorded configuration, as the recorded version.
 
     Raises RecordingError, ConfigError.
     """
     files = files_of_run(path)
-    run = Rerun(header_of(files[0]), registry, configuration)
+    run = Rerun(header_of(files[0]).as_version(version, registry.declarations), registry, config)
     for entry in entries_of(files):
         run.take(entry.now, entry.input)
     return run.end()
@@ -117,12 +120,12 @@ class _PacedEngine:
 class Rerun:
     """One run over a recording, step by step."""
 
-    def __init__(self, header: Header, registry: Registry, configuration: Configuration | None) -> None:
+    def __init__(self, header: Header, registry: Registry, config: str | None) -> None:
         #: The waits in the recording, and in this run.
         self.waiting_then, self.waiting_now = WaitingPods(), WaitingPods()
         features = header.features
-        if configuration is None:
-            configuration = load_config(header.configuration, plugins=registry.declarations, features=features)
+        source = header.configuration if config is None else config
+        configuration = load_config(source, plugins=registry.declarations, features=features)
         chance = None
         if header.chance is not None:
             chance = Random()
@@ -140,7 +143,7 @@ class Rerun:
         )
         self._paced = _PacedEngine(self._engine, paced=header.decides)
         self._time = VirtualTime(self._paced, ObjectStore(), agenda=Agenda(header.now))
-        self._found = RerunResult(began=header.now)
+        self._found = RerunResult(version=features.emulated_version, began=header.now)
         #: When a pod was last tried; never idle before the scheduler started.
         self._tried_at = header.now if header.dump is not None else inf
         if header.dump is not None:

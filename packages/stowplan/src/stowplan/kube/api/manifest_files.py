@@ -31,6 +31,8 @@ from stowplan.kube.structs import PlainStruct
 _STDIN = "-"
 _URLS = ("http://", "https://")
 _DEFAULT_NAMESPACE = "default"
+#: The field of a List of a whole cluster that has its version of Kubernetes; `kubectl` ignores it.
+VERSION_FIELD = "kubernetesVersion"
 
 
 class LoadError(ValueError):
@@ -64,6 +66,8 @@ class Loaded(PlainStruct, frozen=True):
     unread: tuple[tuple[Mapping[str, Any], Source], ...] = ()
     #: Notes for the user about what was skipped.
     notes: tuple[str, ...] = ()
+    #: Of Kubernetes, as the first List that tells it has it.
+    version: str = ""
 
     def manifests(self) -> list[tuple[Mapping[str, Any], Source]]:
         """All that are read, each with where it is from."""
@@ -96,6 +100,7 @@ def load_files(
         other_sources=tuple(loader.other_sources),
         unread=tuple(loader.unread),
         notes=(*reader.notes(), *loader.notes()),
+        version=reader.version,
     )
 
 
@@ -142,6 +147,7 @@ class _Reader(PlainStruct, kw_only=True):
     in_directory: bool = False
     #: Number of objects, including replaced ones.
     seen: int = 0
+    version: str = ""
 
     def read(self, path: str, stdin: BinaryIO | None) -> None:
         try:
@@ -216,6 +222,8 @@ class _Reader(PlainStruct, kw_only=True):
         elif not isinstance(document, dict):
             self.errors.append(f"{source}: expected an object with apiVersion and kind, got {_described(document)}")
         elif _is_list(document):
+            if isinstance(version := document.get(VERSION_FIELD), str):
+                self.version = self.version or version
             for number, item in enumerate(document.get("items") or (), start=1):
                 self._add(_with_kind(item, document), Source(source.file, source.document, (*source.items, number)))
         else:

@@ -33,6 +33,9 @@ _LOG = logging.getLogger(__name__)
 
 Source = GivenSource | None
 
+#: Fields of every plugin's arguments.
+_TYPE = ("apiVersion", "kind")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
@@ -67,6 +70,23 @@ def load_config(
         log_upgrade(loaded.upgrade)
     _warn(loaded, plugins, asked_for)
     return loaded.configuration
+
+
+def without_defaults(written: Mapping[str, Any], *, plugins: Declarations, features: FeatureGates) -> dict[str, Any]:
+    """A configuration of a version's `to_dict` without arguments that this version has set, for another version."""
+    usual = load_document(None, plugins=plugins, features=features).configuration.to_dict()
+    defaults = {one["name"]: one["args"] for one in usual["profiles"][0]["pluginConfig"]}
+
+    def chosen(one: dict[str, Any]) -> dict[str, Any]:
+        own = defaults.get(one["name"], {})
+        kept = {name: value for name, value in one["args"].items() if name in _TYPE or own.get(name) != value}
+        return {**one, "args": kept}
+
+    profiles = [
+        {**profile, "pluginConfig": [chosen(one) for one in profile.get("pluginConfig", ())]}
+        for profile in written.get("profiles", ())
+    ]
+    return {**written, **({"profiles": profiles} if profiles else {})}
 
 
 def _warn(loaded: Loaded, plugins: Declarations, asked_for: Collection[str]) -> None:

@@ -61,6 +61,14 @@ _PATCH_TYPES: dict[PatchType, str] = {
 }
 
 
+_VERSION = "/version"
+
+
+class _VersionInfo(msgspec.Struct):
+    major: str
+    minor: str
+
+
 class HttpApi:
     """Must be created within a running event loop, and closed, or use `open`. `agent` is the result of `user_agent`."""
 
@@ -121,6 +129,16 @@ class HttpApi:
         return await self._discovery.served_version(resource_of(kind)) is not None
 
     # --- reads
+
+    async def server_version(self) -> str:
+        """MAJOR.MINOR; providers may add a +. Empty if the answer does not tell."""
+        subject = Subject("GET", name=_VERSION)
+        answer = await self._send(Request(method="GET", path=_VERSION, subject=subject))
+        try:
+            found = msgspec.json.decode(answer.body, type=_VersionInfo)
+        except msgspec.DecodeError:
+            return ""
+        return f"{found.major}.{found.minor}"
 
     async def list(
         self,

@@ -235,7 +235,15 @@ def a_list(kind="List", *items):
 NOT_SERVED = answers(404, status(404, "NotFound", "the server could not find the requested resource"))
 
 
-def a_server(*others):
+def a_version(text):
+    major, minor = text.split(".")
+    return answers(200, {"major": major, "minor": minor})
+
+
+NEWEST = a_version("1.37")
+
+
+def a_server(*others, version=NEWEST):
     node, pod = a_node("a").obj(), a_pod("web").requests(cpu="1").obj()
     rest = others or [NOT_SERVED] * 40
     return (
@@ -243,6 +251,7 @@ def a_server(*others):
         .at("/api/v1/nodes", a_list("NodeList", node))
         .at("/api/v1/pods", a_list("PodList", pod))
         .at("/api/v1/namespaces", a_list("NamespaceList"))
+        .at("/version", version)
     )
 
 
@@ -265,6 +274,39 @@ async def test_only_read_requests_for_kinds_that_a_scheduler_reads(against):
     assert not {"/api/v1/secrets", "/api/v1/configmaps"} & set(paths)
     (pods,) = (seen for seen in server.seen if seen.path == "/api/v1/pods")
     assert pods.query["fieldSelector"] == "status.phase!=Succeeded,status.phase!=Failed"
+
+
+@pytest.mark.parametrize(
+    ("version", "used", "note"),
+    [
+        ("1.37", "1.37", ""),
+        ("1.36+", "1.36", "note: as kube-scheduler 1.36, as the cluster is 1.36\n"),
+        ("1.30", "1.34", "note: as kube-scheduler 1.34, the oldest that is known: the cluster is 1.30\n"),
+        ("1.38", "1.37", "note: as kube-scheduler 1.37, the newest that is known: the cluster is 1.38\n"),
+        ("1.x", "1.37", "note: as kube-scheduler 1.37: the cluster's version '1.x' cannot be read\n"),
+    ],
+)
+async def test_the_servers_version(against, version, used, note):
+    async with a_server(version=a_version(version)) as server:
+        ran = await against(server, "-o", "json")
+    assert (ran.code, json.loads(ran.out)["emulatedVersion"]) == (0, used)
+    assert ran.err.startswith(note or "note: this cluster does not serve ")
+
+
+async def test_another_version_than_the_servers(against):
+    async with a_server() as server:
+        ran = await against(server, "--emulated-version=1.35", "-o", "json")
+    assert json.loads(ran.out)["emulatedVersion"] == "1.35"
+    assert "/version" not in {seen.path for seen in server.seen}
+
+
+async def test_a_version_that_may_not_be_asked_for(against):
+    forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot get path "/version"'))
+    async with a_server(version=forbidden) as server:
+        ran = await against(server)
+    assert ran.err.startswith(
+        'note: as kube-scheduler 1.37: the cluster\'s version: User "ada" cannot get path "/version"\n'
+    )
 
 
 async def test_kinds_that_are_not_served_are_one_note(against):
@@ -314,6 +356,7 @@ async def test_impersonation_of_nobody(against, args, message):
 async def test_nodes_and_pods_are_required(against, path):
     forbidden = answers(403, status(403, "Forbidden", 'User "ada" cannot do that'))
     server = Misbehaving(*[NOT_SERVED] * 40).at(f"/api/v1/{path}", forbidden)
+    server.at("/version", NEWEST)
     async with server.at("/api/v1/nodes", a_list()).at("/api/v1/pods", a_list()):
         ran = await against(server)
     message = f'error: the permission to list {path} in all namespaces is missing (User "ada" cannot do that); '

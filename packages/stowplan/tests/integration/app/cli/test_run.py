@@ -23,6 +23,7 @@ from stowplan.kube.api.meta import ObjectMeta, ObjectReference
 from stowplan.kube.api.policy import Event, EventSeries, Lease, LeaseSpec
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config import DEFAULT_FEATURES
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.net.client.connection import connect_from_flags
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
@@ -48,7 +49,7 @@ def job_of(run, monkeypatch, kubeconfig):
     monkeypatch.setattr(command, "work", lambda job, **more: jobs.append((job, more)))
 
     def options(*arguments):
-        ran = run("run", "--kubeconfig", str(kubeconfig), *arguments)
+        ran = run("run", "--kubeconfig", str(kubeconfig), "--emulated-version=1.36", *arguments)
         assert (ran.code, ran.err) == (0, "")
         return jobs[-1][0]
 
@@ -62,6 +63,7 @@ def test_by_default_requests_are_not_limited(job_of):
     assert not job.config.leader_election.leader_elect
     assert [profile.scheduler_name for profile in job.config.profiles] == ["default-scheduler"]
     assert job.connection.server == "http://127.0.0.1:1"
+    assert job.features.emulated_version == V1_36
     assert not job_of.more()["force"]
 
 
@@ -111,7 +113,10 @@ def test_validation(job_of):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--record", "/nope/file"], "error: --record open /nope/file: no such file or directory\n"),
+        (
+            ["--emulated-version=1.37", "--record", "/nope/file"],
+            "error: --record open /nope/file: no such file or directory\n",
+        ),
         (["--kubeconfig", "/nope"], "error: stat /nope: no such file or directory\n"),
         (["--context", "other"], 'context "other" does not exist; the contexts are'),
         (["--config", "/nope"], "error: open /nope: no such file or directory\n"),

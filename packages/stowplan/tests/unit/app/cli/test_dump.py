@@ -73,7 +73,9 @@ async def test_into_a_file_that_others_read(run, server, tmp_path):
     ran = await asyncio.to_thread(run, *asked, str(path))
     assert ran.code == 0
     assert re.fullmatch(rf"wrote {path}: 1 node, 0 pods, \d+ objects of \d kinds\n", ran.out)
-    found = by_key(yaml.safe_load(path.read_text()))
+    written = yaml.safe_load(path.read_text())
+    assert written["kubernetesVersion"] == "1.37"
+    found = by_key(written)
     assert ("Deployment", "shop", "web") in found
     assert ("Deployment", "default", "web") not in found
     assert "hush" not in path.read_text()

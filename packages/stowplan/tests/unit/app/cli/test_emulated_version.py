@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from stowplan import Cluster
 from stowplan.testing import a_node, a_pod
 
 MB = 1024 * 1024
@@ -20,6 +21,21 @@ def test_explain_answers_as_that_version(run, files, options, score):
     assert ran.code == 0, ran.err
     found = json.loads(ran.out)
     assert _score(found) == score
+
+
+@pytest.mark.parametrize(("version", "score"), [("1.36", 100), ("1.37", 74), (None, 74)])
+def test_files_that_tell_their_version(run, tmp_path, version, score):
+    told = {} if version is None else {"kubernetesVersion": version}
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", **told, "items": [NODE.obj(), POD.obj()]}))
+    ran = run("explain", "-f", str(path), "-o", "json", "pod", "p")
+    found = json.loads(ran.out)
+    assert (found["emulatedVersion"], _score(found)) == (version or "1.37", score)
+    assert ("as kube-scheduler 1.36" in ran.err) == (version == "1.36")
+    assert str(Cluster.from_files(path).state.emulated_version) == found["emulatedVersion"]
+    assert str(Cluster.from_files(path, emulated_version="1.35").state.emulated_version) == "1.35"
+    fits = json.loads(run("fit", "-f", str(path), "p", "-o", "json").out)
+    assert fits["emulatedVersion"] == found["emulatedVersion"]
 
 
 def _score(found):

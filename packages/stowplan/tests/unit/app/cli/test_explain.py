@@ -133,6 +133,7 @@ def test_json_of_one_pod_and_of_many(run, files):
     # The list form does not have every node.
     assert one.pop("rejected").keys() == {name for group in one["refusals"] for name in group["names"]}
     version = one.pop("schemaVersion")
+    assert one.pop("emulatedVersion") == many["emulatedVersion"] == "1.37"
     assert (many["schemaVersion"], many["kind"], many["verdicts"]) == (version, "ExplainList", [one])
     assert many["summary"]["refused"] == many["summary"]["pods"] == 1
 

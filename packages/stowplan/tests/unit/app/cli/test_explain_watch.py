@@ -5,6 +5,7 @@ import pytest
 from stowplan.app.cli.explain.answers import Answer, watch
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.explain.text.tables import Line
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
 
 
 def test_only_changed_pages_are_shown(capsys):
@@ -17,7 +18,7 @@ def test_only_changed_pages_are_shown(capsys):
 
     def answer():
         text = next(said)
-        return Answer(dict, lambda: [Line(text)])
+        return Answer(version=DEFAULT_VERSION, data=dict, page=lambda: [Line(text)])
 
     with pytest.raises(KeyboardInterrupt):
         watch(answer, 5.0, sleep)
@@ -39,7 +40,7 @@ def test_a_server_that_is_gone_for_a_while_is_asked_again(capsys):
         text = next(said)
         if isinstance(text, InputError):
             raise text
-        return Answer(dict, lambda: [Line(text)])
+        return Answer(version=DEFAULT_VERSION, data=dict, page=lambda: [Line(text)])
 
     with pytest.raises(KeyboardInterrupt):
         watch(answer, 5.0, sleep)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from stowplan.app.cli.data_output import write_data
+from stowplan.app.cli.data_output import answered_as, write_data
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.ask.explain.detailed_record import detailed, summarized
 from stowplan.ask.explain.judging import kinds_of
@@ -23,6 +23,7 @@ from stowplan.ask.explain.text.tables import Block, Line, plain, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.loading.workloads import belongs_to
 from stowplan.ask.what_if.relief import group_relief
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine
@@ -44,9 +45,10 @@ _GROUPS = 10
 _MAX_POD_GROUPS = 100
 
 
-class Answer(PlainStruct, frozen=True):
+class Answer(PlainStruct, frozen=True, kw_only=True):
     """An answer as data or as a page."""
 
+    version: KubernetesVersion
     data: Callable[[], dict[str, Any]]
     page: Callable[[], list[Block]]
     some_without_node: Callable[[], bool] = lambda: False
@@ -55,7 +57,7 @@ class Answer(PlainStruct, frozen=True):
 
     def write(self, output: str) -> None:
         if output in ("json", "yaml"):
-            write_data(self.data(), output)
+            write_data(self.data() | answered_as(self.version), output)
         else:
             write(self.page(), sys.stdout)
 
@@ -147,7 +149,13 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             or crowded(summary_record())
         )
 
-    return Answer(data, page, some_without_node, [group.verdict.unanswered for group in groups])
+    return Answer(
+        version=engine.features.emulated_version,
+        data=data,
+        page=page,
+        some_without_node=some_without_node,
+        unjudged=[group.verdict.unanswered for group in groups],
+    )
 
 
 def _kinds(about: ClusterSource, pods: Sequence[PodInfo]) -> Iterator[tuple[PodInfo, Group]]:
@@ -235,8 +243,9 @@ def about_group(about: ClusterSource, wanted: Reference, output: str) -> Answer:
     verdict = about.cluster.explain_group(about.find_group(wanted), extenders=about.extenders)
     found = group_relief(about.cluster, verdict)
     return Answer(
-        lambda: records.document(replace(verdict.record(), relief=tuple(found))),
-        lambda: group_page(verdict, found, wide=output == "wide"),
+        version=about.engine.features.emulated_version,
+        data=lambda: records.document(replace(verdict.record(), relief=tuple(found))),
+        page=lambda: group_page(verdict, found, wide=output == "wide"),
         some_without_node=lambda: not verdict.fits,
         unjudged=[verdict.status.code == Code.Error],
     )
@@ -247,7 +256,11 @@ def about_group(about: ClusterSource, wanted: Reference, output: str) -> Answer:
 
 def about_node(about: ClusterSource, wanted: Reference, output: str) -> Answer:
     view = _view(about, about.find_node(wanted))
-    return Answer(lambda: records.document(view.record()), lambda: node_page(view, wide=output == "wide"))
+    return Answer(
+        version=about.engine.features.emulated_version,
+        data=lambda: records.document(view.record()),
+        page=lambda: node_page(view, wide=output == "wide"),
+    )
 
 
 def _view(about: ClusterSource, name: str) -> NodeView:

@@ -9,6 +9,7 @@ import click
 
 from stowplan.app.cli import cluster_options
 from stowplan.app.cli.data_output import output_option, write_data
+from stowplan.app.cli.live_cluster import chosen_version
 from stowplan.app.cli.shell_completion import complete_namespace, complete_pod, complete_question, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 
@@ -152,7 +153,7 @@ def _cluster(question: Question, options: Options, selection: Selection, moment:
             moment,
             options.config,
             options.plugins,
-            None if options.emulated_version is None else cluster_options.chosen_version(options.emulated_version),
+            chosen_version(options.emulated_version),
         )
     else:
         found = cluster_options.cluster_of(

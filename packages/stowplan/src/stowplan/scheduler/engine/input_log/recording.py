@@ -38,9 +38,10 @@ from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
 from stowplan.kube.api.port import Change, Unreachable
 from stowplan.kube.api.types import Pod
-from stowplan.kube.config import FeatureGates, load_config
-from stowplan.kube.config.features import default_features
-from stowplan.kube.kubernetes_versions import V1_36, VersionError, emulated_version_of
+from stowplan.kube.config import Declarations, FeatureGates, load_config
+from stowplan.kube.config.config_loading import without_defaults
+from stowplan.kube.config.features import default_features, known_gates
+from stowplan.kube.kubernetes_versions import V1_36, KubernetesVersion, VersionError, emulated_version_of
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.engine.context import EngineSettings, Meter
@@ -149,6 +150,20 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def features(self) -> FeatureGates:
         return default_features(emulated_version_of(self.emulated_version)).with_gates(self.gates)
+
+    def as_version(self, version: KubernetesVersion | None, plugins: Declarations) -> Header:
+        """The recorded scheduler as another version, with the same gates set, if that has them; None: as it was."""
+        then = emulated_version_of(self.emulated_version)
+        if version is None or version == then:
+            return self
+        defaults = default_features(then).gates
+        chosen = {name: on for name, on in self.gates.items() if on != defaults.get(name, on)}
+        return replace(
+            self,
+            configuration=without_defaults(self.configuration, plugins=plugins, features=self.features),
+            gates=known_gates(chosen, version),
+            emulated_version=str(version),
+        )
 
 
 class Recording:
