@@ -5,7 +5,7 @@ from support.api.tampered_api import Tampered
 from support.live.http_scheduler import scheduled
 from support.scheduling.attempts import attempts, moves
 
-OPENED = "UnschedulablePodUpdatePodSchedulingGatesEliminated"
+OPENED = "TargetPodUpdatePodSchedulingGatesEliminated"
 GATES = {"schedulingGates": [{"name": "a"}, {"name": "b"}]}
 
 
@@ -31,7 +31,7 @@ async def test_a_gated_pod_from_creation_to_binding(api_server, namespace):
     async with scheduled(api_server, namespace, before=[("nodes", node("n1"))], wrap=Tampered) as c:
         await c.pods(pod(**GATES))
         assert held(c)
-        assert moves(c, "web") == [("unschedulable", "UnschedulablePodAdd")]
+        assert moves(c, "web") == [("unschedulable", "UnscheduledPodAdd")]
 
         # Nothing else opens a gate: neither changes of the pod or the cluster, nor time.
         await c.objects.patch("pods", "web", {"metadata": {"labels": {"x": "y"}}})
@@ -41,7 +41,7 @@ async def test_a_gated_pod_from_creation_to_binding(api_server, namespace):
         await c.objects.delete("pods", "other")
         await c.advance(700)
         assert held(c)
-        assert moves(c, "web") == [("unschedulable", "UnschedulablePodAdd")]
+        assert moves(c, "web") == [("unschedulable", "UnscheduledPodAdd")]
         assert c.queued("web").pod.pod.spec.scheduling_gates[0].name == "b"
 
         # The condition is written by the API server; the scheduler writes nothing.

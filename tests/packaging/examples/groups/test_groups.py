@@ -35,7 +35,7 @@ def test_suggestions_for_a_larger_job():
 
 def check_placed_in_the_rack_where_it_fits(server):
     server.kubectl("create", "-f", files("training.yaml")[0])
-    server.kubectl("wait", "--for=condition=PodGroupScheduled", "podgroup/training", "--timeout=20s")
+    server.kubectl("wait", "--for=condition=PodGroupInitiallyScheduled", "podgroup/training", "--timeout=20s")
     server.kubectl("wait", "--for=condition=PodScheduled", "pods", "-l", "job-name=training", "--timeout=20s")
     pods = server.json("get", "pods", "-l", "job-name=training")["items"]
     assert sorted(pod["spec"]["nodeName"] for pod in pods) == ["b1", "b1", "b2", "b2"]

@@ -144,7 +144,9 @@ def test_an_unknown_command_is_an_error(install):
 
 def test_the_installed_entry_points_are_up_to_date():
     """An editable installation keeps its original entry points."""
-    projects = [tomllib.loads(path.read_text())["project"] for path in ROOT.glob("packages/*/pyproject.toml")]
+    files = (tomllib.loads(path.read_text()) for path in ROOT.glob("packages/*/pyproject.toml"))
+    # The compiled form is not installed by default, and has no entry points.
+    projects = [found["project"] for found in files if "project" in found]
     declared = {name for one in projects for name in one.get("entry-points", {}).get(ENTRY_POINT_GROUP, ())}
     listed = f"sorted(point.name for point in entry_points(group={ENTRY_POINT_GROUP!r}))"
     script = f"from importlib.metadata import entry_points; print({listed})"

@@ -53,9 +53,9 @@ def listening(cluster):
         heard.append((event.label, old and old.spec.node_name, "all" if kept else "others"))
         move_all(event, old, new, pre_check=pre_check)
 
-    def returned(queued):
+    def returned(queued, **options):
         heard.append(("back", cluster.scheduler.state.placed(queued.pod.uid) is not None))
-        come_back(queued)
+        come_back(queued, **options)
 
     queue.move_all, queue.add_unschedulable_if_not_present = told, returned
     return heard
