@@ -214,11 +214,12 @@ def _front(server: ApiServer, options: ClusterOptions) -> Front:
 
     host, port, state = options.bind_address, options.port, options.state
     if state is None:
-        return Front(server, settings=FrontSettings(host=host, port=port))
+        return Front(server, settings=FrontSettings(host=host, port=port, version=options.version))
     # A persistent cluster keeps its credentials, so that its kubeconfig stays valid.
     folder = state.with_name(f"{state.name}.credentials")
     token = _kept_token(folder)
-    return Front(server, settings=FrontSettings(host=host, port=port, certificates=folder, token=token))
+    settings = FrontSettings(host=host, port=port, version=options.version, certificates=folder, token=token)
+    return Front(server, settings=settings)
 
 
 def _kept_token(folder: Path) -> str:

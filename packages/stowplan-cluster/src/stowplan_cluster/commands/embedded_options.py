@@ -10,6 +10,7 @@ import click
 
 from stowplan.app.command_line.commands import Section
 from stowplan.kube.api.durations import parse_duration
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
@@ -113,6 +114,8 @@ class ClusterOptions(PlainStruct, frozen=True, kw_only=True):
     controllers: str
     disable_admission_plugins: str
     without: str = ""
+    #: Of Kubernetes, as the server tells it.
+    version: KubernetesVersion = DEFAULT_VERSION
     #: Seconds.
     start_after: float = 0.0
     stop_after: float = 0.0

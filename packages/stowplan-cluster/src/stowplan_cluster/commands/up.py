@@ -133,7 +133,10 @@ def up(
         registry = registry_with(plugins, guard=guard)
         features, known = features_of(gates, emulated_version), registry.declarations
         configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
-        with open_cluster(ClusterOptions(**options)) as cluster, stop_signals() as stop:
+        with (
+            open_cluster(ClusterOptions(version=features.emulated_version, **options)) as cluster,
+            stop_signals() as stop,
+        ):
             documents = Documents(kinds_wanted(configuration))
             serving = _guarded(
                 guard,

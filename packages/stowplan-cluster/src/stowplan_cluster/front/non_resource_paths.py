@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stowplan.kube.api.api_errors import NotAcceptable
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.net.serving.requests.forms import Form
 from stowplan.net.serving.requests.health import Check, HealthChecks, check_answer
 from stowplan.net.serving.requests.messages import JSON, Page, Query, Response
@@ -41,8 +41,16 @@ _PATHS = ("/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/read
 
 
 class Pages:
-    def __init__(self, registry: Registry, metrics: Metrics, *, checks: Mapping[str, Callable[[], bool]]) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        metrics: Metrics,
+        *,
+        checks: Mapping[str, Callable[[], bool]],
+        version: KubernetesVersion,
+    ) -> None:
         """`checks` are those of /readyz; /livez and /healthz pass if the server responds."""
+        self._kubernetes = version
         self._registry = registry
         self._metrics = metrics
         self._discovery = Discovery(registry.catalogue)
@@ -103,7 +111,7 @@ class Pages:
     def _version(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:
             raise no_such_page()
-        return document(_version_info(), _PRETTY)
+        return document(_version_info(self._kubernetes), _PRETTY)
 
     def _metrics_page(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:
@@ -246,11 +254,11 @@ def _failure(check: Callable[[], bool]) -> Check:
     return lambda: None if check() else "the check failed"
 
 
-def _version_info() -> dict[str, Any]:
+def _version_info(version: KubernetesVersion) -> dict[str, Any]:
     return {
-        "major": str(DEFAULT_VERSION.major),
-        "minor": str(DEFAULT_VERSION.minor),
-        "gitVersion": f"v{DEFAULT_VERSION}.0+stowplan",
+        "major": str(version.major),
+        "minor": str(version.minor),
+        "gitVersion": f"v{version}.0+stowplan",
         "gitCommit": "",
         "gitTreeState": "clean",
         "buildDate": "1970-01-01T00:00:00Z",

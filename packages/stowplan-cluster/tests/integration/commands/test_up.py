@@ -215,6 +215,11 @@ def test_the_configuration_reaches_the_scheduler(tmp_path):
         assert "nodeName" not in pods["others"]["spec"]
 
 
+def test_its_server_is_of_the_version_that_is_emulated(tmp_path):
+    with up(tmp_path, "--emulated-version=1.36") as (_, client, _):
+        assert client("/version")["gitVersion"] == "v1.36.0+stowplan"
+
+
 @pytest.mark.parametrize(
     ("options", "logged"),
     [

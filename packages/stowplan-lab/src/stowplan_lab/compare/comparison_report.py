@@ -73,7 +73,8 @@ def titles(found: ComparisonRecord) -> list[str]:
     versions = found.emulated_versions
     if len(set(versions)) < 2:
         return list(found.configs)
-    return [f"{name}, as Kubernetes {version}" for name, version in zip(found.configs, versions, strict=True)]
+    named = zip(found.configs, versions, strict=True)
+    return [name if name.endswith(version) else f"{name}, as Kubernetes {version}" for name, version in named]
 
 
 def how_often(found: ComparisonRecord) -> str:

@@ -46,6 +46,7 @@ from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.kube.config import Declarations, load_config
 from stowplan.kube.klog.setup import LogSettings, set_up
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.serving.requests.messages import Page
@@ -212,6 +213,8 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
         one_recording = timelines == 1 and bool(self.recordings)
         if self.at is not None and not one_recording:
             raise click.UsageError("--at is for a moment of a recording: give one --recording FILE.")
+        if self.emulated_version is not None and self.simulations:
+            raise click.UsageError("--simulation shows what was simulated: give --emulated-version to simulate.")
         if self.config is not None and timelines and not one_recording:
             raise click.UsageError("--config is another configuration for one recording: give one --recording FILE.")
 
@@ -219,27 +222,26 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
 def _timeline(show: _Show, options: _Options) -> None:
     """Show a recording or simulation."""
     recordings, config, plugins = options.recordings, options.config, options.plugins
-    moment = moment_from_option(options.at)
-    timelines = {} if moment is not None else _timeline_sources(recordings, options.simulations, config, plugins)
+    moment, version = moment_from_option(options.at), chosen_version(options.emulated_version)
+    timelines = {} if moment is not None else _timeline_sources(options, version)
     if not recordings:
         _show_simulation(show, options.export, options.simulations[0], timelines)
         return
-    version = chosen_version(options.emulated_version)
     about = ClusterSource.of_recording(recordings[0], moment, config, plugins, version)
     _static_cluster(about, "recording", recordings[0], known_plugins(plugins), timelines).show(show, options.export)
 
 
-def _timeline_sources(
-    recordings: Sequence[str], simulations: Sequence[str], config: str | None, plugins: Sequence[str]
-) -> dict[str, TimelineSource]:
+def _timeline_sources(options: _Options, version: KubernetesVersion | None) -> dict[str, TimelineSource]:
     """The timelines to show, by unique names."""
+    recordings, simulations = options.recordings, options.simulations
+    config, plugins = options.config, options.plugins
     if len(recordings) == 1 and not simulations:
         (path,) = recordings
-        found = {"recorded": recorded_source(path, plugins)}
+        found = {"recorded": recorded_source(path, plugins, version)}
         if config is not None:
-            found[f"with {Path(config).name}"] = rerun_source(path, config, plugins)
+            found[f"with {Path(config).name}"] = rerun_source(path, config, plugins, version)
         return found
-    all_ = [(path, recorded_source(path, plugins)) for path in recordings]
+    all_ = [(path, recorded_source(path, plugins, version)) for path in recordings]
     all_ += [(folder, simulated_source(folder)) for folder in simulations]
     names = [Path(path).name or path for path, _ in all_]
     return {

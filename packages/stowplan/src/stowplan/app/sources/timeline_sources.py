@@ -26,6 +26,7 @@ from stowplan.history.recordings.replaying import Replayed
 from stowplan.history.recordings.rerun import Rerun
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import ConfigError, FeatureGates
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.engine.input_log.recording import RecordingError
@@ -66,22 +67,28 @@ def _located_errors(where: str, what: str = "") -> Iterator[None]:
         raise MomentError(text if where in text and not what else f"{where}: {what}{text}") from error
 
 
-def recorded_source(path: str, plugins: Sequence[str]) -> TimelineSource:
+def recorded_source(path: str, plugins: Sequence[str], version: KubernetesVersion | None = None) -> TimelineSource:
+    """`version`: of kube-scheduler to answer as; None: the recorded one."""
+
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
         with _located_errors(path):
-            return ClusterSource.of_recording(path, at, None, plugins)
+            return ClusterSource.of_recording(path, at, None, plugins, version)
 
     return TimelineSource(partial(recorded_timeline, path, plugins), moment)
 
 
-def rerun_source(path: str, config: str, plugins: Sequence[str]) -> TimelineSource:
+def rerun_source(
+    path: str, config: str, plugins: Sequence[str], version: KubernetesVersion | None = None
+) -> TimelineSource:
+    """`version`: of kube-scheduler to decide as; None: the recorded one."""
+
     def moment(at: float | None, stopped: Callable[[], bool]) -> ClusterSource:
         with _located_errors(path):
-            objects, features = rerun_until(path, config, plugins, at)
+            objects, features = rerun_until(path, config, plugins, at, version)
             cluster = Cluster(objects, config, plugins=named_plugins(plugins), **cluster_features(features))
         return ClusterSource(cluster, {}, where=f"{path} at that time", whole=True)
 
-    return TimelineSource(partial(rerun_timeline, path, config, plugins), moment)
+    return TimelineSource(partial(rerun_timeline, path, config, plugins, version), moment)
 
 
 def simulated_source(folder: str) -> TimelineSource:
@@ -173,17 +180,21 @@ class _RecordedPods(WaitingPods):
 # -- rescheduled recordings --------------------------------------------------------------------------------------------
 
 
-def rerun_timeline(path: str, config: str, plugins: Sequence[str]) -> Timeline:
+def rerun_timeline(
+    path: str, config: str, plugins: Sequence[str], version: KubernetesVersion | None = None
+) -> Timeline:
     """The same pods and nodes with another configuration. Raises RecordingError, ConfigError."""
     files = files_of_run(path)
-    again, _ = _rerun(files, config, plugins)
+    again, _ = _rerun(files, config, plugins, version)
     return timeline_of([Run(again.state, _rerun_moments(again, files))], again.waiting_now)
 
 
-def rerun_until(path: str, config: str, plugins: Sequence[str], at: float | None) -> tuple[list[Any], FeatureGates]:
-    """The cluster at that time of such a timeline, None: at its end; and the recorded features."""
+def rerun_until(
+    path: str, config: str, plugins: Sequence[str], at: float | None, version: KubernetesVersion | None
+) -> tuple[list[Any], FeatureGates]:
+    """The cluster at that time of such a timeline, None: at its end; and its features."""
     files = files_of_run(path)
-    again, features = _rerun(files, config, plugins)
+    again, features = _rerun(files, config, plugins, version)
     for entry in entries_of(files):
         if at is not None and entry.now > at:
             # At its end, all pods are tried once more.
@@ -195,9 +206,11 @@ def rerun_until(path: str, config: str, plugins: Sequence[str], at: float | None
     return again.state.everything(), features
 
 
-def _rerun(files: Sequence[str], config: str, plugins: Sequence[str]) -> tuple[Rerun, FeatureGates]:
-    header = header_of(files[0])
+def _rerun(
+    files: Sequence[str], config: str, plugins: Sequence[str], version: KubernetesVersion | None
+) -> tuple[Rerun, FeatureGates]:
     registry = _registry(plugins, CallGuard())
+    header = header_of(files[0]).as_version(version, registry.declarations)
     return Rerun(header, registry, config), header.features
 
 

@@ -45,3 +45,9 @@ def test_a_recording_is_replayed_as_it_was(run, tmp_path):
     ran = run("replay", str(tmp_path), "--check", "--emulated-version=1.36")
     assert ran.code == 2
     assert "--emulated-version is for --config and --rerun, which schedule again." in ran.err
+
+
+def test_a_simulation_is_shown_as_it_was(run, tmp_path):
+    ran = run("ui", "--simulation", str(tmp_path), "--emulated-version=1.36")
+    assert ran.code == 2
+    assert "--simulation shows what was simulated: give --emulated-version to simulate." in ran.err
