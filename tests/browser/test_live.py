@@ -11,7 +11,7 @@ from support.what_if.objects import node, pod
 @pytest.fixture
 def live(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    gates = "--feature-gates=GenericWorkload=true,GangScheduling=true"
+    gates = "--feature-gates=GenericWorkload=true"
     with run("up", "--nodes", "4", gates, "--kubeconfig-out", str(tmp_path / "kubeconfig")) as said:
         yield said.split()[-1], tmp_path / "kubeconfig"
 

@@ -10,4 +10,4 @@ def preempting():
     for pod in low:
         del pod["spec"]["schedulingGroup"]
     gang = [member(f"train-{number}", "train", cpu="3", priority=100) for number in range(2)]
-    return [*nodes, *low, a_group("train", gang=2), *gang]
+    return [*nodes, *low, a_group("train", gang=2, priority=100), *gang]
