@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 from stowplan.app.command_line.flags.flag_kinds import read_bool
 from stowplan.app.command_line.flags.flag_set import FlagError
-from stowplan.app.command_line.flags.versions import Versions, versions_of
+from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.config.features import NEEDED_WITH, UNBUILT
@@ -104,7 +104,8 @@ def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = No
     if problems:
         raise FlagError(aggregate(problems))
     gates = {name: gate.default for name, gate in known.items()} | _of_stages(given, known) | given
-    unmet = list(_unmet(gates)) or list(_unbuilt(gates))
+    # Versions out of range are refused with the other options, and decide about gates until then.
+    unmet = list(_unmet(gates)) or ([] if any(version_errors(versions)) else list(_unbuilt(gates)))
     if unmet:
         raise FlagError(aggregate(unmet))
     return Gates(FeatureGates(MappingProxyType(gates), versions.emulated), versions, given)

@@ -297,4 +297,7 @@ def test_invalid_versions(emulated, message):
     ],
 )
 def test_versions_out_of_range(emulated, least, messages):
-    assert list(version_errors(versions_of(emulated, least))) == messages
+    versions = versions_of(emulated, least)
+    assert list(version_errors(versions)) == messages
+    # Their gates are no error of their own.
+    gates_of([], versions)
