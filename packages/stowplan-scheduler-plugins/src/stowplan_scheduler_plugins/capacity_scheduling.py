@@ -19,21 +19,16 @@ from stowplan.plugins import (
     CycleState,
     Diagnosis,
     EnqueueExtensions,
-    EvictionPlan,
     NodeInfo,
     Nodes,
     NotFoundError,
     PodInfo,
-    PostFilterPlugin,
-    PostFilterResult,
-    Preemption,
     PreFilterPlugin,
     Reason,
     ReservePlugin,
     ShapeSigned,
     Status,
     error,
-    eviction,
     on,
     unresolvable,
     unschedulable,
@@ -50,7 +45,7 @@ from stowplan.plugins.preemption import (
     trial_on,
 )
 from stowplan_scheduler_plugins.elastic_quotas import Amounts, ElasticQuota, Quota, Quotas, plus, request_of
-from stowplan_scheduler_plugins.preemption_toleration import NEVER, STILL_TERMINATING, Outcome
+from stowplan_scheduler_plugins.preempting import STILL_TERMINATING, PreemptingPlugin
 
 OVER_MAX = Reason("OverQuotaMax", "Pod {pod} is rejected in PreFilter because ElasticQuota {quota} is more than Max")
 OVER_MIN = Reason(
@@ -70,11 +65,10 @@ class Asked(NamedTuple):
     in_total: Amounts
 
 
-class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, ReservePlugin, ShapeSigned, EnqueueExtensions):
+class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, ShapeSigned, EnqueueExtensions):
     name = "CapacityScheduling"
     needs_kinds = (ElasticQuota,)
     reads_kinds = (PodDisruptionBudget,)
-    effect_free = True
 
     def quotas(self) -> Quotas:
         """All quotas, with what the pods on nodes use."""
@@ -112,42 +106,20 @@ class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, ReservePlugin, Shape
             return unschedulable(OVER_MIN.of(pod=pod.key))
         return None
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
-        if self.handle.metrics is not None and not state.asking:
-            self.handle.metrics.preemption_attempts_total.inc()
-        if pod.pod.spec.preemption_policy == "Never":
-            return PostFilterResult(unschedulable(NEVER), detail=Outcome(NEVER))
+    def ineligible(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> str:
         try:
             asked: Asked = state.read(self.name)
         except NotFoundError:
-            return PostFilterResult(unschedulable(NO_STATE), detail=Outcome(NO_STATE))
-        if self._waits_for_victims(pod, diagnosis, asked):
-            return PostFilterResult(unschedulable(STILL_TERMINATING), detail=Outcome(STILL_TERMINATING))
-        run = self._dry_run(state, pod, diagnosis, asked)
-        outcome = Outcome(run=run)
-        if not len(run):
-            if run.error is not None:
-                return PostFilterResult(error(run.error.message), detail=outcome)
-            return PostFilterResult(unschedulable(run.message), "", outcome)
-        random = None if state.asking else self.handle.random
-        best = run.best
-        selected = run.candidate_on(best[random.randrange(len(best)) if random and len(best) > 1 else 0])
-        plan = EvictionPlan(
-            preemptor=pod,
-            node_name=selected.node_name,
-            victims=selected.victims,
-            plugin=self.name,
-            pdb_violations=selected.pdb_violations,
-        )
-        return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
+            return NO_STATE
+        return STILL_TERMINATING if self._waits_for_victims(pod, diagnosis, asked) else ""
+
+    def try_evictions(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
+        asked: Asked = state.read(self.name)
+        return self._dry_run(state, pod, diagnosis, asked)
 
     def _waits_for_victims(self, pod: PodInfo, diagnosis: Diagnosis, asked: Asked) -> bool:
-        name = self.handle.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
-        node = self.handle.node(name) if name else None
+        node = self.nominated_node(pod, diagnosis)
         if node is None:
-            return False
-        status = diagnosis.status(self.handle.cluster.table.row_of[name])
-        if status is not None and status.code == Code.UnschedulableAndUnresolvable:
             return False
         own = asked.quotas.get(pod.namespace)
         more_than_min = own is not None and own.over_min_with(asked.in_quota)
@@ -236,18 +208,6 @@ class CapacityScheduling(PreFilterPlugin, PostFilterPlugin, ReservePlugin, Shape
         if any(violating) and not all(violating):
             victims = most_important_first(cluster, victims)
         return Candidate(node.name, tuple(victims), violations)
-
-    def preemption(self, result: PostFilterResult) -> Preemption:
-        outcome: Outcome = result.detail
-        if outcome.run is None:
-            return Preemption(outcome.ineligible)
-        run = outcome.run
-        found = run.candidates.items()
-        return Preemption(
-            error="" if run.error is None else run.error.message,
-            candidates={name: eviction(name, one.victims, one.pdb_violations) for name, one in found},
-            best=tuple(run.best),
-        )
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         # Assumed pods count as pods on nodes.

@@ -9,7 +9,7 @@ A watcher's metrics have a type (CPU, Memory), an operator (AVG, STD, Latest, or
 Upstream: pkg/trimaran/collector.go, resourcestats.go in scheduler-plugins; paypal/load-watcher.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,8 +17,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from stowplan.plugins import Mask, Nodes, ObjectDependency, Plugin, PodInfo, custom_resource
-from stowplan.plugins.arguments import BOOL, STRING, Field, Pointer, documented, named_string, not_omitted, struct
+from stowplan.plugins import (
+    Handle,
+    Mask,
+    Nodes,
+    ObjectDependency,
+    Plugin,
+    PodInfo,
+    ScorePlugin,
+    TemplateSigned,
+    custom_resource,
+)
+from stowplan.plugins.arguments import BOOL, STRING, Args, Field, Pointer, documented, named_string, not_omitted, struct
 from stowplan.plugins.objects import Container, milli_value, parse_quantity, whole_value
 
 Floats = npt.NDArray[np.float64]
@@ -68,13 +78,26 @@ SOURCE_FIELDS: dict[str, Field] = {
 }
 
 
-def completed_provider(watcher_address: str, provider: MetricProvider) -> MetricProvider:
-    skips = provider.insecure_skip_verify
-    return msgspec.structs.replace(
-        provider,
-        type=provider.type or ("" if watcher_address else KUBERNETES),
-        insecure_skip_verify=provider.type == PROMETHEUS if skips is None else skips,
-    )
+class LoadArgs(Args, frozen=True):
+    """Arguments with a source of measured load."""
+
+    watcher_address: str = ""
+    metric_provider: MetricProvider = MetricProvider()
+
+    @property
+    def source(self) -> str:
+        return self.watcher_address or self.metric_provider.address
+
+    def completed_provider(self) -> MetricProvider:
+        provider, skips = self.metric_provider, self.metric_provider.insecure_skip_verify
+        return msgspec.structs.replace(
+            provider,
+            type=provider.type or ("" if self.watcher_address else KUBERNETES),
+            insecure_skip_verify=provider.type == PROMETHEUS if skips is None else skips,
+        )
+
+    def validate_at_build(self) -> Iterator[str]:
+        yield from provider_errors(self.watcher_address, self.metric_provider.type)
 
 
 def provider_errors(watcher_address: str, provider_type: str) -> Iterator[str]:
@@ -239,3 +262,16 @@ def capacity_of_cpu(nodes: Nodes) -> Floats:
         return np.array([milli_value(parse_quantity(amount)) for amount in amounts], np.float64)
 
     return nodes.take(table.memo("cpu capacity", column))
+
+
+class LoadPlugin(ScorePlugin, TemplateSigned):
+    """Scores by measured load, and by what it declares to read besides; its arguments have the `source`."""
+
+    reads_kinds = (Load,)
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._measurements = Measurements(self, args.source)
+
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        return (self._measurements.dependency,)

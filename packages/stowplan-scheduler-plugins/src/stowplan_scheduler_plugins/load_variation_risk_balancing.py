@@ -6,8 +6,7 @@ Of cpu and memory, the worse one counts, if both were measured.
 Upstream: pkg/trimaran/loadvariationriskbalancing in scheduler-plugins.
 """
 
-from collections.abc import Collection, Iterator
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import msgspec
 import numpy as np
@@ -15,35 +14,28 @@ import numpy as np
 from stowplan.plugins import (
     MAX_SCORE,
     CycleState,
-    Handle,
     Ints,
     Nodes,
-    ObjectDependency,
     PodInfo,
     Reads,
-    ScorePlugin,
-    TemplateSigned,
 )
-from stowplan.plugins.arguments import FLOAT64, Args, FeatureGates, Pointer, Struct, documented, kind, not_omitted
+from stowplan.plugins.arguments import FLOAT64, FeatureGates, Pointer, Struct, documented, kind, not_omitted
 from stowplan_scheduler_plugins.load import (
     CPU,
     MEMORY,
     SOURCE_FIELDS,
     Floats,
-    Load,
-    Measurements,
-    MetricProvider,
+    LoadArgs,
+    LoadPlugin,
     ResourceStats,
     any_metric,
-    completed_provider,
     pod_amounts,
-    provider_errors,
     resource_stats,
 )
 from stowplan_scheduler_plugins.scores import rounded
 
 
-class LoadVariationRiskBalancingArgs(Args, frozen=True):
+class LoadVariationRiskBalancingArgs(LoadArgs, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LoadVariationRiskBalancingArgs",
         **SOURCE_FIELDS,
@@ -53,8 +45,6 @@ class LoadVariationRiskBalancingArgs(Args, frozen=True):
         ),
     )
 
-    watcher_address: str = ""
-    metric_provider: MetricProvider = MetricProvider()
     safe_variance_margin: float = 1.0
     safe_variance_sensitivity: float = 1.0
 
@@ -62,28 +52,17 @@ class LoadVariationRiskBalancingArgs(Args, frozen=True):
         margin, sensitivity = self.safe_variance_margin, self.safe_variance_sensitivity
         return msgspec.structs.replace(
             self,
-            metric_provider=completed_provider(self.watcher_address, self.metric_provider),
+            metric_provider=self.completed_provider(),
             safe_variance_margin=1.0 if margin < 0 else margin,
             safe_variance_sensitivity=1.0 if sensitivity < 0 else sensitivity,
         )
 
-    def validate_at_build(self) -> Iterator[str]:
-        yield from provider_errors(self.watcher_address, self.metric_provider.type)
 
-
-class LoadVariationRiskBalancing(ScorePlugin, TemplateSigned):
+class LoadVariationRiskBalancing(LoadPlugin):
     name = "LoadVariationRiskBalancing"
     short_name = "variation"
     args_type = LoadVariationRiskBalancingArgs
     reads = Reads.NODES
-    reads_kinds = (Load,)
-
-    def __init__(self, args: Any, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._measurements = Measurements(self, args.watcher_address or args.metric_provider.address)
-
-    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        return (self._measurements.dependency,)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
         milli_cpu, memory = pod_amounts(pod, "requests")

@@ -8,8 +8,7 @@ Upstream: pkg/trimaran/lowriskovercommitment in scheduler-plugins.
 """
 
 import math
-from collections.abc import Collection, Iterator
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,31 +16,24 @@ import numpy as np
 from stowplan.plugins import (
     MAX_SCORE,
     CycleState,
-    Handle,
     Ints,
     Nodes,
-    ObjectDependency,
     PodInfo,
     PreScorePlugin,
     Reads,
-    ScorePlugin,
     Status,
-    TemplateSigned,
 )
-from stowplan.plugins.arguments import FLOAT64, INT64, Args, FeatureGates, Map, Struct, documented, kind
+from stowplan.plugins.arguments import FLOAT64, INT64, FeatureGates, Map, Struct, documented, kind
 from stowplan_scheduler_plugins.beta_distribution import fitted, probability_below
 from stowplan_scheduler_plugins.load import (
     CPU,
     MEMORY,
     SOURCE_FIELDS,
     Floats,
-    Load,
-    Measurements,
-    MetricProvider,
+    LoadArgs,
+    LoadPlugin,
     any_metric,
-    completed_provider,
     pod_amounts,
-    provider_errors,
     resource_stats,
 )
 from stowplan_scheduler_plugins.scores import rounded
@@ -50,7 +42,7 @@ from stowplan_scheduler_plugins.scores import rounded
 _MAX_VARIANCE = 0.99
 
 
-class LowRiskOverCommitmentArgs(Args, frozen=True):
+class LowRiskOverCommitmentArgs(LoadArgs, frozen=True):
     schema: ClassVar[Struct] = kind(
         "LowRiskOverCommitmentArgs",
         **SOURCE_FIELDS,
@@ -58,8 +50,6 @@ class LowRiskOverCommitmentArgs(Args, frozen=True):
         riskLimitWeights=documented(Map(FLOAT64), "By resource, what the risk of limits counts; the rest is load's."),
     )
 
-    watcher_address: str = ""
-    metric_provider: MetricProvider = MetricProvider()
     smoothing_window_size: int = 0
     risk_limit_weights: dict[str, float] = msgspec.field(default_factory=dict)
 
@@ -67,13 +57,10 @@ class LowRiskOverCommitmentArgs(Args, frozen=True):
         weights = self.risk_limit_weights or {"cpu": 0.5, "memory": 0.5}
         return msgspec.structs.replace(
             self,
-            metric_provider=completed_provider(self.watcher_address, self.metric_provider),
+            metric_provider=self.completed_provider(),
             smoothing_window_size=self.smoothing_window_size if self.smoothing_window_size > 0 else 5,
             risk_limit_weights={name: weight if 0 <= weight <= 1 else 0.5 for name, weight in weights.items()},
         )
-
-    def validate_at_build(self) -> Iterator[str]:
-        yield from provider_errors(self.watcher_address, self.metric_provider.type)
 
 
 class Totals(NamedTuple):
@@ -83,19 +70,11 @@ class Totals(NamedTuple):
     limits: Ints
 
 
-class LowRiskOverCommitment(PreScorePlugin, ScorePlugin, TemplateSigned):
+class LowRiskOverCommitment(PreScorePlugin, LoadPlugin):
     name = "LowRiskOverCommitment"
     short_name = "low risk"
     args_type = LowRiskOverCommitmentArgs
     reads = Reads.NODE_PODS
-    reads_kinds = (Load,)
-
-    def __init__(self, args: Any, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._measurements = Measurements(self, args.watcher_address or args.metric_provider.address)
-
-    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        return (self._measurements.dependency,)
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         # The reference computes the pod's requests here; `pod_amounts` keeps them for all equal pods.

@@ -6,26 +6,22 @@ the rise in units of 1e-15; nodes without model or measured load, or that the po
 Upstream: pkg/trimaran/peaks in scheduler-plugins.
 """
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import msgspec
 import numpy as np
 
 from stowplan.plugins import (
     CycleState,
-    Handle,
     Ints,
     Mask,
     Nodes,
-    ObjectDependency,
     PodInfo,
     Reads,
-    ScorePlugin,
-    TemplateSigned,
 )
 from stowplan.plugins.arguments import FLOAT64, STRING, Args, Map, Struct, documented, kind, not_omitted, struct
-from stowplan_scheduler_plugins.load import CPU, Floats, Load, Measurements, Metric, capacity_of_cpu, provider_errors
+from stowplan_scheduler_plugins.load import CPU, Floats, LoadPlugin, Metric, capacity_of_cpu, provider_errors
 from stowplan_scheduler_plugins.scores import highest_to_lowest
 
 
@@ -49,23 +45,19 @@ class PeaksArgs(Args, frozen=True):
     watcher_address: str = msgspec.field(default="", name="WatcherAddress")
     node_power_model: dict[str, PowerModel] = msgspec.field(default_factory=dict, name="NodePowerModel")
 
+    @property
+    def source(self) -> str:
+        return self.watcher_address
+
     def validate_at_build(self) -> Iterator[str]:
         yield from provider_errors(self.watcher_address, "")
 
 
-class Peaks(ScorePlugin, TemplateSigned):
+class Peaks(LoadPlugin):
     name = "Peaks"
     args_type = PeaksArgs
     reads = Reads.NODES
-    reads_kinds = (Load,)
     normalizes_by_bounds = True
-
-    def __init__(self, args: Any, handle: Handle) -> None:
-        super().__init__(args, handle)
-        self._measurements = Measurements(self, args.watcher_address)
-
-    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
-        return (self._measurements.dependency,)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
         percent, measured = self._measurements.column(nodes, first_cpu)

@@ -11,31 +11,17 @@ Upstream: pkg/preemptiontoleration in scheduler-plugins.
 
 import re
 from collections.abc import Iterator
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from stowplan.plugins import (
-    Code,
-    CycleState,
-    Diagnosis,
-    EvictionPlan,
-    PodInfo,
-    PostFilterPlugin,
-    PostFilterResult,
-    Preemption,
-    Status,
-    error,
-    eviction,
-    unschedulable,
-)
+from stowplan.plugins import CycleState, Diagnosis, PodInfo, Status, error
 from stowplan.plugins.arguments import INT32, Args, Pointer, Struct, documented, invalid, kind
 from stowplan.plugins.objects import PodDisruptionBudget, PriorityClass, parse_timestamp
 from stowplan.plugins.preemption import Candidates, dry_run
+from stowplan_scheduler_plugins.preempting import STILL_TERMINATING, PreemptingPlugin
 
 PREFIX = "preemption-toleration.scheduling.x-k8s.io/"
 MINIMUM_PRIORITY, SECONDS = f"{PREFIX}minimum-preemptable-priority", f"{PREFIX}toleration-seconds"
 
-NEVER = "not eligible due to preemptionPolicy=Never."
-STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
@@ -62,72 +48,20 @@ class PreemptionTolerationArgs(Args, frozen=True):
             yield invalid("[].minCandidateNodesAbsolute", absolute, f"{both} minCandidateNodesPercentage")
 
 
-class Outcome(NamedTuple):
-    """Why the pod may not preempt, or the result of the dry run."""
-
-    ineligible: str = ""
-    run: Candidates | None = None
-
-
-class PreemptionToleration(PostFilterPlugin):
+class PreemptionToleration(PreemptingPlugin):
     name = "PreemptionToleration"
     args_type = PreemptionTolerationArgs
     reads_kinds = (PriorityClass, PodDisruptionBudget)
     reads_annotations = (MINIMUM_PRIORITY, SECONDS)
-    effect_free = True
 
-    def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
-        if self.handle.metrics is not None and not state.asking:
-            self.handle.metrics.preemption_attempts_total.inc()
-        reason = self._ineligible(pod, diagnosis)
-        if reason:
-            return PostFilterResult(unschedulable(reason), detail=Outcome(reason))
-        run = dry_run(self.handle, state, pod, diagnosis, Toleration(self, pod, self.handle.wall_clock()))
-        outcome = Outcome(run=run)
-        if not len(run):
-            if run.error is not None:
-                return PostFilterResult(error(run.error.message), detail=outcome)
-            return PostFilterResult(unschedulable(run.message), "", outcome)
-        selected = run.candidate_on(self._chosen(state, run.best))
-        plan = EvictionPlan(
-            preemptor=pod,
-            node_name=selected.node_name,
-            victims=selected.victims,
-            plugin=self.name,
-            pdb_violations=selected.pdb_violations,
-        )
-        return PostFilterResult(Status(Code.Success), selected.node_name, outcome, plan)
-
-    def _chosen(self, state: CycleState, best: list[str]) -> str:
-        random = None if state.asking else self.handle.random
-        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
-
-    def _ineligible(self, pod: PodInfo, diagnosis: Diagnosis) -> str:
-        if pod.pod.spec.preemption_policy == "Never":
-            return NEVER
-        # A nomination in memory may not have reached the API server yet.
-        name = self.handle.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
-        node = self.handle.node(name) if name else None
-        if node is None:
-            return ""
-        status = diagnosis.status(self.handle.cluster.table.row_of[name])
-        if status is not None and status.code == Code.UnschedulableAndUnresolvable:
-            # The nominated node can no longer fit the pod: preempt elsewhere.
-            return ""
-        leaving = any(other.priority < pod.priority and other.pod.metadata.deletion_timestamp for other in node.pods)
+    def ineligible(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> str:
+        node = self.nominated_node(pod, diagnosis)
+        pods = () if node is None else node.pods
+        leaving = any(other.priority < pod.priority and other.pod.metadata.deletion_timestamp for other in pods)
         return STILL_TERMINATING if leaving else ""
 
-    def preemption(self, result: PostFilterResult) -> Preemption:
-        outcome: Outcome = result.detail
-        if outcome.run is None:
-            return Preemption(outcome.ineligible)
-        run = outcome.run
-        found = run.candidates.items()
-        return Preemption(
-            error="" if run.error is None else run.error.message,
-            candidates={name: eviction(name, one.victims, one.pdb_violations) for name, one in found},
-            best=tuple(run.best),
-        )
+    def try_evictions(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
+        return dry_run(self.handle, state, pod, diagnosis, Toleration(self, pod, self.handle.wall_clock()))
 
 
 class Toleration:

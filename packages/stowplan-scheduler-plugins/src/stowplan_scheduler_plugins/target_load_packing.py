@@ -20,7 +20,6 @@ from stowplan.plugins.arguments import (
     INT64,
     QUANTITY,
     STRING,
-    Args,
     FeatureGates,
     Map,
     Pointer,
@@ -34,12 +33,10 @@ from stowplan_scheduler_plugins.load import (
     CPU,
     SOURCE_FIELDS,
     Load,
+    LoadArgs,
     Measurements,
     Metric,
-    MetricProvider,
     capacity_of_cpu,
-    completed_provider,
-    provider_errors,
 )
 from stowplan_scheduler_plugins.scores import rounded
 
@@ -50,7 +47,7 @@ _CLEANUP_INTERVAL = 300
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
-class TargetLoadPackingArgs(Args, frozen=True):
+class TargetLoadPackingArgs(LoadArgs, frozen=True):
     schema: ClassVar[Struct] = kind(
         "TargetLoadPackingArgs",
         **SOURCE_FIELDS,
@@ -59,8 +56,6 @@ class TargetLoadPackingArgs(Args, frozen=True):
         targetUtilization=documented(not_omitted(Pointer(INT64)), "The load to pack to, in percent of a node's CPU."),
     )
 
-    watcher_address: str = ""
-    metric_provider: MetricProvider = MetricProvider()
     default_requests: dict[str, str] | None = None
     default_requests_multiplier: str = ""
     target_utilization: int = 0
@@ -68,14 +63,14 @@ class TargetLoadPackingArgs(Args, frozen=True):
     def completed(self, features: FeatureGates) -> "TargetLoadPackingArgs":
         return msgspec.structs.replace(
             self,
-            metric_provider=completed_provider(self.watcher_address, self.metric_provider),
+            metric_provider=self.completed_provider(),
             default_requests={"cpu": "1"} if self.default_requests is None else self.default_requests,
             default_requests_multiplier=self.default_requests_multiplier or "1.5",
             target_utilization=self.target_utilization if self.target_utilization > 0 else 40,
         )
 
     def validate_at_build(self) -> Iterator[str]:
-        yield from provider_errors(self.watcher_address, self.metric_provider.type)
+        yield from super().validate_at_build()
         if not _FLOAT.fullmatch(self.default_requests_multiplier):
             text = f'strconv.ParseFloat: parsing "{self.default_requests_multiplier}": invalid syntax'
             yield f"unable to parse DefaultRequestsMultiplier: {text}"
@@ -89,7 +84,7 @@ class TargetLoadPacking(ScorePlugin, TemplateSigned):
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
-        self._measurements = Measurements(self, args.watcher_address or args.metric_provider.address)
+        self._measurements = Measurements(self, args.source)
         self._default = milli_value(parse_quantity(args.default_requests.get("cpu", 0)))
         self._multiplier = float(args.default_requests_multiplier)
         self._arrivals = Arrivals(self._prediction, handle)
