@@ -13,8 +13,6 @@ from collections import Counter
 from math import floor, inf
 from typing import NamedTuple
 
-import msgspec
-
 from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if.node_trials import NodeTrials
 from stowplan.kube.api.decode import decode_json
@@ -28,8 +26,8 @@ from stowplan_cluster.controllers.nodes.cluster_autoscaler import ClusterAutosca
 from stowplan_cluster.controllers.nodes.node_groups import groups_of
 from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from stowplan_cluster.reconcile.kubelet import Containers
-from stowplan_lab.simulation.simulate import Simulation
-from support.live.controller_cluster import START, LiveCluster, workload
+from support.live.controller_cluster import START, workload
+from support.live.stepped import SteppedCluster, SteppedSimulation
 from support.scenarios.manifests import container, scenario
 
 #: What is due within this time counts as one moment.
@@ -80,7 +78,7 @@ class _Trials:
         return getattr(NodeTrials(Cluster([*nodes, *pods]).engine), name)
 
 
-class Embedded(LiveCluster):
+class Embedded(SteppedCluster):
     def __init__(self, groups, workloads, budgets, startup, termination):
         containers = Containers(start_after=startup, stop_after=termination)
         scaled = groups_of([group.template(name) for name, group in groups.items()])
@@ -98,18 +96,6 @@ class Embedded(LiveCluster):
             self.create(one)
         for name, manifest in workloads.items():
             self.create({**workload(manifest["kind"], name), "spec": manifest["spec"]})
-
-    @property
-    def next(self):
-        due = self.loop.next_due()
-        return inf if due is None else due - START
-
-    def go_on(self, until):
-        while self.next <= until:
-            self.now = max(self.now, START + self.next)
-            self.settle()
-        self.now = max(self.now, START + until)
-        self.settle()
 
     def schedule_as(self, simulated):
         """Bind pods as the simulation did, and reject the others; returns whether any were bound."""
@@ -140,12 +126,8 @@ def reject(pod):
     pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]
 
 
-class Simulated:
+class Simulated(SteppedSimulation):
     def __init__(self, groups, workloads, events, budgets, startup, termination, folder):
-        files = []
-        if budgets:
-            (folder / "budgets.yaml").write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in budgets))
-            files = [str(folder / "budgets.yaml")]
         given = scenario(
             *({"name": name, "manifest": manifest} for name, manifest in workloads.items()),
             groups=[group.in_scenario(name) for name, group in groups.items()],
@@ -154,18 +136,7 @@ class Simulated:
             duration=(events[-1][0] if events else 0) + QUIET,
             start=timestamp(START),
         )
-        given["cluster"]["files"] = files
-        self._simulation = Simulation(given)
-        self._simulation.prepare()
-        self._context = self._simulation.context
-
-    @property
-    def next(self):
-        return self._context.time.next - START
-
-    def go_on(self, until):
-        time = self._context.time
-        time.advance(max(0.0, START + until - time.now))
+        super().__init__(given, budgets, folder)
 
     def bound(self):
         entries = [self._context.ledger.of(pod.metadata.uid) for pod in self._context.store.list(Pod)]

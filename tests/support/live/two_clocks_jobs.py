@@ -21,9 +21,9 @@ from stowplan_cluster.controllers.controller_manager import workload_controllers
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.reconcile.completion_indexes import COMPLETION_INDEX
 from stowplan_cluster.reconcile.kubelet import Containers
-from stowplan_lab.simulation.simulate import Simulation
 from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
-from support.live.controller_cluster import START, LiveCluster
+from support.live.controller_cluster import START
+from support.live.stepped import SteppedCluster, SteppedSimulation
 from support.scenarios.manifests import container, group, scenario
 
 #: Seconds until a pod runs; nothing else takes as long.
@@ -66,7 +66,7 @@ class SeenJob(NamedTuple):
     failed: int
 
 
-class Embedded(LiveCluster):
+class Embedded(SteppedCluster):
     def __init__(self, manifest, runs, termination):
         containers = Containers(start_after=STARTUP, run_for=runs.lifetime, stop_after=termination)
         super().__init__(
@@ -82,29 +82,17 @@ class Embedded(LiveCluster):
         self._failing: dict[str, int] = {}
         self.add_node("node-1")
         self.create({"apiVersion": "batch/v1", "metadata": {"name": "j", "namespace": "default"}, **manifest})
-        self._settle()
-
-    @property
-    def next(self):
-        due = self.loop.next_due()
-        return inf if due is None else due - START
-
-    def go_on(self, until):
-        while self.next <= until:
-            self.now = max(self.now, START + self.next)
-            self._settle()
-        self.now = max(self.now, START + until)
-        self._settle()
+        self.settle()
 
     def patch(self, kind, spec):
         self.change(kind, "j", lambda obj: obj.update(merge_patched(obj, {"spec": spec})))
-        self._settle()
+        self.settle()
 
-    def _settle(self):
+    def settle(self):
         """Until there is nothing to do at this time: the kubelet runs what is bound, once it is known how it ends."""
         busy = True
         while busy:
-            self.settle()
+            super().settle()
             busy = False
             for pod in sorted(self.all("Pod"), key=lambda pod: int(pod["metadata"]["resourceVersion"])):
                 name, terminating = pod["metadata"]["name"], "deletionTimestamp" in pod["metadata"]
@@ -151,9 +139,9 @@ class Embedded(LiveCluster):
         return {job["metadata"]["name"]: one(job.get("status") or {}) for job in self.all("Job")}
 
 
-class Simulated:
+class Simulated(SteppedSimulation):
     def __init__(self, manifest, changes, runs, termination):
-        self._simulation = Simulation(
+        super().__init__(
             scenario(
                 {"name": "j", "manifest": manifest, **runs.fields()},
                 groups=[group("node", count=1, cpu=100, labels={})],
@@ -163,18 +151,8 @@ class Simulated:
                 models={"startup": STARTUP, "termination": termination, "controllerDelay": 0},
             )
         )
-        self._simulation.prepare()
-        self._context = self._simulation.context
         self.go_on(0.0)
         (self._controller,) = self._simulation.controllers["j"]
-
-    @property
-    def next(self):
-        return self._context.time.next - START
-
-    def go_on(self, until):
-        time = self._context.time
-        time.advance(max(0.0, START + until - time.now))
 
     def seen_pods(self):
         def one(pod):

@@ -9,10 +9,8 @@ nodes, pods and budgets, whenever something has happened.
 from __future__ import annotations
 
 from collections import Counter
-from math import floor, inf
+from math import floor
 from typing import Any, NamedTuple
-
-import msgspec
 
 from stowplan.kube.api.api_errors import TooManyRequests
 from stowplan.kube.api.pod import FINISHED
@@ -27,8 +25,8 @@ from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
 from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
 from stowplan_cluster.reconcile.kubelet import Containers
-from stowplan_lab.simulation.simulate import Simulation
-from support.live.controller_cluster import START, LiveCluster, target_of, workload
+from support.live.controller_cluster import START, target_of, workload
+from support.live.stepped import SteppedCluster, SteppedSimulation
 from support.scenarios.manifests import group, scenario
 
 NODES = 3
@@ -109,7 +107,7 @@ class Remove(NamedTuple):
             embedded.delete("Node", f"node-{NODES}")
 
 
-class Embedded(LiveCluster):
+class Embedded(SteppedCluster):
     def __init__(self, workloads, budgets, startup, termination):
         containers = Containers(start_after=startup, stop_after=termination)
         super().__init__(
@@ -122,7 +120,6 @@ class Embedded(LiveCluster):
                 DisruptionController(registry),
             ]
         )
-        self._actions = []
         #: Node -> when its last outage ends.
         self.until = {}
         for number in range(1, NODES + 1):
@@ -131,30 +128,6 @@ class Embedded(LiveCluster):
             self.create(budget)
         for name, manifest in workloads.items():
             self.create({**workload(manifest["kind"], name), "spec": manifest["spec"]})
-
-    @property
-    def passed(self):
-        return self.now - START
-
-    def at(self, when, action):
-        self._actions.append((when, action))
-
-    @property
-    def next(self):
-        due = self.loop.next_due()
-        return min([inf if due is None else due - START, *(when for when, _ in self._actions)])
-
-    def go_on(self, until):
-        """Do everything that is due until then, each at its time."""
-        while self.next <= until:
-            self.now = max(self.now, START + self.next)
-            due = [one for one in self._actions if one[0] <= self.passed]
-            self._actions = [one for one in self._actions if one[0] > self.passed]
-            for _, action in due:
-                action()
-            self.settle()
-        self.now = max(self.now, START + until)
-        self.settle()
 
     def annotate(self, node, value):
         if self.get("Node", node) is not None:
@@ -240,12 +213,8 @@ class Embedded(LiveCluster):
         return {one["metadata"]["name"]: tuple(one["status"][field] for field in fields) for one in found}
 
 
-class Simulated:
+class Simulated(SteppedSimulation):
     def __init__(self, workloads, budgets, events, startup, termination, folder, *, duration):
-        files = []
-        if budgets:
-            (folder / "budgets.yaml").write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in budgets))
-            files = [str(folder / "budgets.yaml")]
         given = scenario(
             *(in_scenario(name, manifest) for name, manifest in workloads.items()),
             groups=[group("node", count=NODES, cpu=100, labels={})],
@@ -254,18 +223,7 @@ class Simulated:
             duration=duration,
             start=timestamp(START),
         )
-        given["cluster"]["files"] = files
-        self._simulation = Simulation(given)
-        self._simulation.prepare()
-        self._context = self._simulation.context
-
-    @property
-    def next(self):
-        return self._context.time.next - START
-
-    def go_on(self, until):
-        time = self._context.time
-        time.advance(max(0.0, START + until - time.now))
+        super().__init__(given, budgets, folder)
 
     def _entries(self):
         for pod in self._context.store.list(Pod):
