@@ -23,9 +23,9 @@ from stowplan_lab.simulation.simulate import Simulation
 from support.live.controller_cluster import START, LiveCluster, target_of, workload
 from support.scenarios.manifests import container, group, scenario
 
-#: Seconds from a pod's creation until it runs, and between changes of a workload. Few of them, with others that tests
-#: use (13 until a pod is available, 15 between an autoscaler's looks, 19 until a pod is gone), never add up to the time
-#: of a change: what is due at one instant has no order.
+#: Seconds from a pod's creation until it runs, and between changes of a workload. Small sums of these and of the tests'
+#: other times (13 until a pod is available, 15 between an autoscaler's looks, 19 until a pod is gone) never fall on a
+#: change, as what is due at one instant has no order.
 STARTUP, BETWEEN = 101, 44
 #: Seconds without changes at the end.
 QUIET = 2000

@@ -62,7 +62,7 @@ class Soak:
     async def come_to_rest(self):
         """After the faults: let victims terminate, waits end, and backoffs elapse."""
         self.faulty.rate = self.faulty.lag = 0.0
-        # Not at the whole seconds at which waits end: a pod that waits for one would always be too late.
+        # Off the whole seconds: a pod whose wait of one second ends just then would never be allowed.
         await self._pass_until(self.cluster.time.now + 0.37)
         for _ in range(60):
             for waiting in self.cluster.scheduler.waiting_pods:

@@ -104,8 +104,8 @@ def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = No
     if problems:
         raise FlagError(aggregate(problems))
     gates = {name: gate.default for name, gate in known.items()} | _of_stages(given, known) | given
-    # Versions out of range are refused with the other options, and decide about gates until then.
-    unmet = list(_unmet(gates)) or ([] if any(version_errors(versions)) else list(_unbuilt(gates)))
+    # A version out of range is reported with the other options' errors; its gates need no error of their own.
+    unmet = list(_unmet(gates)) or ([] if any(version_errors(versions)) else list(_unbuilt(gates, given)))
     if unmet:
         raise FlagError(aggregate(unmet))
     return Gates(FeatureGates(MappingProxyType(gates), versions.emulated), versions, given)
@@ -161,7 +161,9 @@ def _unmet(gates: Mapping[str, bool]) -> Iterable[str]:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
 
 
-def _unbuilt(gates: Mapping[str, bool]) -> Iterable[str]:
+def _unbuilt(gates: Mapping[str, bool], given: Mapping[str, bool]) -> Iterable[str]:
     for name, what in UNBUILT.items():
         if gates[name]:
-            yield f"cannot set feature gate {name} to true, Stowplan cannot do that yet: {what}"
+            # On by default, with a later --min-compatibility-version.
+            how = "" if name in given else f" (--feature-gates={name}=false turns it off)"
+            yield f"cannot set feature gate {name} to true, Stowplan cannot do that yet: {what}{how}"

@@ -141,6 +141,12 @@ def test_unimplemented_gates_can_be_disabled():
     assert not any(gates(text, "1.37").features.enabled(name) for name in UNBUILT)
 
 
+def test_an_unimplemented_gate_that_is_on_by_default():
+    with pytest.raises(FlagError) as caught:
+        gates_of([], versions_of(("1.37",), ("1.37",)))
+    assert str(caught.value).endswith("(--feature-gates=DRAFractionalCapacityRange=false turns it off)")
+
+
 def test_the_lists_contain_settable_gates_only():
     for name in UNBUILT:
         assert gates_at(V1_37)[name] in (Gate("ALPHA", False), Gate("BETA", False)), name
