@@ -18,7 +18,14 @@ from support.paths import ROOT
 
 GUIDE = (ROOT / "docs/extend/plugins.md").read_text(encoding="utf-8")
 DECLARATIONS = (ROOT / "docs/extend/declarations.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", GUIDE + DECLARATIONS, re.MULTILINE | re.DOTALL)
+CONTROLLERS = (ROOT / "docs/extend/controllers.md").read_text(encoding="utf-8")
+
+
+def blocks(text):
+    return re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+BLOCKS = blocks(GUIDE + DECLARATIONS)
 
 
 def run(block):
@@ -27,7 +34,9 @@ def run(block):
     return namespace
 
 
-@pytest.mark.parametrize("block", [pytest.param(b, id=re.search(r"class (\w+)", b)[1]) for b in BLOCKS])
+@pytest.mark.parametrize(
+    "block", [pytest.param(b, id=re.search(r"class (\w+)", b)[1]) for b in BLOCKS + blocks(CONTROLLERS)]
+)
 def test_examples_run(block):
     assert "assert " in block
     run(block)

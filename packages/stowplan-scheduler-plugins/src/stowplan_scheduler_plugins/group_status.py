@@ -1,6 +1,6 @@
 """The status of a PodGroup, and of an ElasticQuota, as their controller writes it: what pods do, as of now.
 
-Functions of JSON objects, which know no API server.
+Functions of JSON objects and pods, which know no API server.
 
 Parity: a group's pods are those with its label in all namespaces, and counters appear with the third reconciliation of
 a new group.
@@ -8,41 +8,43 @@ a new group.
 Upstream: pkg/controllers in scheduler-plugins.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from stowplan.plugins.objects import QuantityValue, parse_quantity, parse_timestamp, sum_text
+from stowplan.controllers import NORMAL, WARNING, Event, ObjectIndex
+from stowplan.plugins.objects import Pod, QuantityValue, parse_quantity, parse_timestamp, sum_text
 from stowplan_scheduler_plugins.coscheduling import LABEL
 
 Json = Any
 _SLOWEST_START = 48 * 3600
-TIMEOUT = "Warning Timeout schedule time longer than 48 hours"
+TIMEOUT = Event(WARNING, "Timeout", "schedule time longer than 48 hours")
+
+#: The pods of groups, by the groups' names.
+MEMBERS = ObjectIndex("pod group", lambda pod: [pod.metadata.labels[LABEL]] if LABEL in pod.metadata.labels else [])
 
 
-class Reconciled(NamedTuple):
-    """The new status, and events as `type reason note`."""
+class Status(NamedTuple):
+    """The new status, and events about the object."""
 
     status: dict[str, Json]
-    events: tuple[str, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
-def reconciled_group(group: Json, pods: Sequence[Json]) -> Reconciled:
-    """`pods` are all of the cluster."""
+def reconciled_group(group: Json, members: Collection[Pod]) -> Status:
     status = dict(group.get("status") or {})
     phase = status.get("phase") or ""
     if phase in ("Finished", "Failed"):
-        return Reconciled(status)
+        return Status(status)
     if phase in ("Scheduling", "Pending") and not status.get("running") and _starts_too_slowly(group, status):
-        return Reconciled(status, (TIMEOUT,))
+        return Status(status, (TIMEOUT,))
     wanted = int((group.get("spec") or {}).get("minMember") or 0)
-    own = [pod for pod in pods if (pod["metadata"].get("labels") or {}).get(LABEL) == group["metadata"]["name"]]
     if phase == "":
-        return Reconciled(status | {"phase": "Pending"})
+        return Status(status | {"phase": "Pending"})
     if phase == "Pending":
-        if len(own) < wanted:
-            return Reconciled(status)
-        return Reconciled(status | {"phase": "Scheduling"} | _occupied_by(own))
-    return Reconciled(status | _counted(own, wanted, phase))
+        if len(members) < wanted:
+            return Status(status)
+        return Status(status | {"phase": "Scheduling"} | _occupied_by(members))
+    return Status(status | _counted(members, wanted))
 
 
 def _starts_too_slowly(group: Json, status: Json) -> bool:
@@ -52,18 +54,17 @@ def _starts_too_slowly(group: Json, status: Json) -> bool:
     return parse_timestamp(started) - parse_timestamp(group["metadata"]["creationTimestamp"]) > _SLOWEST_START
 
 
-def _occupied_by(pods: Sequence[Json]) -> dict[str, str]:
+def _occupied_by(members: Iterable[Pod]) -> dict[str, str]:
     """The owners of the first pod in the order in which an API server lists them."""
-    listed = sorted((pod["metadata"] for pod in pods), key=lambda one: (one.get("namespace", ""), one["name"]))
-    first = listed[0] if listed else {}
-    owners = sorted(f"{first.get('namespace', '')}/{owner['name']}" for owner in first.get("ownerReferences") or ())
+    first = min((pod.metadata for pod in members), key=lambda one: (one.namespace, one.name), default=None)
+    owners = () if first is None else sorted(f"{first.namespace}/{owner.name}" for owner in first.owner_references)
     return {"occupiedBy": ",".join(owners)} if owners else {}
 
 
-def _counted(pods: Sequence[Json], wanted: int, phase: str) -> dict[str, Json]:
-    phases = [(pod.get("status") or {}).get("phase") for pod in pods]
+def _counted(members: Collection[Pod], wanted: int) -> dict[str, Json]:
+    phases = [pod.status.phase for pod in members]
     running, succeeded, failed = (phases.count(one) for one in ("Running", "Succeeded", "Failed"))
-    if len(pods) < wanted:
+    if len(members) < wanted:
         phase = "Pending"
     else:
         phase = "Running" if succeeded + running >= wanted else "Scheduling"
@@ -74,38 +75,34 @@ def _counted(pods: Sequence[Json], wanted: int, phase: str) -> dict[str, Json]:
     return {"phase": phase, "running": running, "succeeded": succeeded, "failed": failed}
 
 
-def reconciled_quota(quota: Json, pods: Sequence[Json]) -> Reconciled:
-    """What running pods of the quota's namespace use. Parity: without their overhead."""
-    spec, namespace = quota.get("spec") or {}, quota["metadata"].get("namespace", "")
+def reconciled_quota(quota: Json, pods: Iterable[Pod]) -> Status:
+    """What running pods use; `pods` are those of the quota's namespace. Parity: without their overhead."""
+    spec, metadata = quota.get("spec") or {}, quota["metadata"]
     used: dict[str, list[QuantityValue]] = {name: [] for name in (*(spec.get("min") or {}), *(spec.get("max") or {}))}
     for pod in pods:
-        if pod["metadata"].get("namespace") == namespace and (pod.get("status") or {}).get("phase") == "Running":
-            for name, amount in _requested(pod["spec"]).items():
+        if pod.status.phase == "Running":
+            for name, amount in _requested(pod).items():
                 used.setdefault(name, []).append(amount)
     status = {"used": {name: sum_text(listed) for name, listed in used.items()}}
     before = (quota.get("status") or {}).get("used")
     if before is not None and _amounts(before) == _amounts(status["used"]):
-        return Reconciled(quota["status"])
-    name = quota["metadata"]["name"]
-    return Reconciled(status, (f"Normal Synced Elastic Quota {namespace}/{name} synced successfully",))
+        return Status(quota["status"])
+    note = f"Elastic Quota {metadata.get('namespace', '')}/{metadata['name']} synced successfully"
+    return Status(status, (Event(NORMAL, "Synced", note),))
 
 
-def _requested(spec: Json) -> dict[str, QuantityValue]:
+def _requested(pod: Pod) -> dict[str, QuantityValue]:
     """Containers summed, or the largest init container."""
     listed: dict[str, list[QuantityValue]] = {}
-    for container in spec.get("containers") or ():
-        for name, amount in _requests(container).items():
+    for container in pod.spec.containers:
+        for name, amount in container.resources.requests.items():
             listed.setdefault(name, []).append(amount)
     total: dict[str, QuantityValue] = {name: sum_text(amounts) for name, amounts in listed.items()}
-    for container in spec.get("initContainers") or ():
-        for name, amount in _requests(container).items():
+    for container in pod.spec.init_containers:
+        for name, amount in container.resources.requests.items():
             if parse_quantity(amount) > parse_quantity(total.get(name, 0)):
                 total[name] = amount
     return total
-
-
-def _requests(container: Json) -> Mapping[str, QuantityValue]:
-    return (container.get("resources") or {}).get("requests") or {}
 
 
 def _amounts(resources: Mapping[str, QuantityValue]) -> dict[str, int]:

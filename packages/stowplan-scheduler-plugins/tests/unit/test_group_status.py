@@ -2,6 +2,8 @@
 
 import pytest
 
+from stowplan.controllers import NORMAL, Event, convert
+from stowplan.plugins.objects import Pod
 from stowplan.testing import a_pod
 from stowplan_scheduler_plugins.coscheduling import LABEL
 from stowplan_scheduler_plugins.group_status import TIMEOUT, reconciled_group, reconciled_quota
@@ -13,13 +15,17 @@ def group(size=2, **status):
 
 
 def members(*phases):
-    return [a_pod(f"p{i}").labels({LABEL: "g"}).phase(phase).obj() for i, phase in enumerate(phases)]
+    return pods(*(a_pod(f"p{i}").labels({LABEL: "g"}).phase(phase) for i, phase in enumerate(phases)))
+
+
+def pods(*built):
+    return [convert(pod.obj(), Pod) for pod in built]
 
 
 def test_a_new_group_is_pending_then_scheduling_then_counted():
-    seen, found, pods = [], group(), members("Running", "Running")
+    seen, found = [], group()
     for _ in range(3):
-        found = found | {"status": reconciled_group(found, pods).status}
+        found = found | {"status": reconciled_group(found, members("Running", "Running")).status}
         seen.append(found["status"]["phase"])
     assert seen == ["Pending", "Scheduling", "Running"]
     assert found["status"] == {"phase": "Running", "running": 2, "succeeded": 0, "failed": 0}
@@ -56,12 +62,11 @@ QUOTA = {
 
 
 def test_a_quota_shows_what_running_pods_use():
-    pods = [
-        a_pod("a").requests(cpu="1500m", memory="1Gi").init_container("i", cpu="2").phase("Running").obj(),
-        a_pod("b").requests(cpu="1").phase("Pending").obj(),
-        a_pod("c", "other").requests(cpu="1").phase("Running").obj(),
-    ]
-    found = reconciled_quota(QUOTA, pods)
+    listed = pods(
+        a_pod("a").requests(cpu="1500m", memory="1Gi").init_container("i", cpu="2").phase("Running"),
+        a_pod("b").requests(cpu="1").phase("Pending"),
+    )
+    found = reconciled_quota(QUOTA, listed)
     assert found.status == {"used": {"cpu": "2", "example.com/gpu": "0", "memory": "1Gi"}}
-    assert found.events == ("Normal Synced Elastic Quota default/q synced successfully",)
-    assert reconciled_quota(QUOTA | {"status": found.status}, pods).events == ()
+    assert found.events == (Event(NORMAL, "Synced", "Elastic Quota default/q synced successfully"),)
+    assert reconciled_quota(QUOTA | {"status": found.status}, listed).events == ()

@@ -31,6 +31,7 @@ from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.port import Api
 from stowplan.kube.config import Configuration, FeatureGates, load_config
+from stowplan.kube.klog import get_logger
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.extenders.calls import kinds_wanted
 from stowplan.scheduler.framework.explanations.formatting import count, joined
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 
     from stowplan.app.daemon.web_page import SchedulerPage
     from stowplan.ask.offline import Cluster
+    from stowplan.controllers.controller import Controller
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.net.serving.requests.messages import Page
     from stowplan_cluster.apiserver.store import Store
@@ -59,6 +61,10 @@ if TYPE_CHECKING:
 _MOST_TRIED = 5000
 #: The verbosity of -v without a number.
 _VERBOSE = 2
+#: Seconds until the controllers of a kind notice its CustomResourceDefinition.
+_DEFINITIONS_INTERVAL = 1.0
+
+_log = get_logger(__name__)
 
 
 class LocalScheduler(Protocol):
@@ -147,6 +153,7 @@ def up(
                     documents=documents,
                     page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins, features),
                     page_port=page_port,
+                    installed=_installed_controllers(options["controllers"]),
                 ),
             )
             run(_with_a_parent(serving, stop) if until_end_of_input else serving)
@@ -201,8 +208,12 @@ async def _serve(
     documents: Documents | None = None,
     page_of: Callable[[Scheduler], SchedulerPage] | None = None,
     page_port: int = 0,
+    installed: Sequence[Controller] = (),
 ) -> None:
-    """Serve the cluster with a scheduler; without `page_of` there is no page."""
+    """Serve the cluster with a scheduler; without `page_of` there is no page.
+
+    `installed`: controllers of installed packages.
+    """
     from stowplan_cluster.apiserver.embedded import EmbeddedApi
 
     stopped = stop.event()
@@ -210,8 +221,12 @@ async def _serve(
     cluster.front.mount(_pages(scheduler))
     if cluster.autoscaler is not None:
         cluster.autoscaler.trials = _trials(scheduler)
-    async with served(cluster) as controllers, running(scheduler.run()) as scheduling:
-        await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling)
+    async with (
+        served(cluster) as controllers,
+        running(scheduler.run()) as scheduling,
+        running(_installed(cluster, installed)) as others,
+    ):
+        await first_of(stopped.wait(), scheduler.ready.wait(), controllers, scheduling, others)
         if stopped.is_set():
             return
         # Exclude long-lived objects from garbage collection.
@@ -219,7 +234,34 @@ async def _serve(
         async with _page(scheduler, page_of, page_port) as page:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
                 click.echo("\n".join(_announcement(cluster, scheduler.frameworks, page)))
-                await first_of(stopped.wait(), controllers, scheduling)
+                await first_of(stopped.wait(), controllers, scheduling, others)
+
+
+def _installed_controllers(selection: str) -> list[Controller]:
+    """Of `--controllers`, which names those of the cluster, `*` includes the installed ones."""
+    from stowplan.controllers.controller import ControllerLoadError, installed_controllers
+
+    if "*" not in selection.split(","):
+        return []
+    try:
+        return installed_controllers()
+    except ControllerLoadError as error:
+        raise InputError(str(error)) from error
+
+
+async def _installed(cluster: EmbeddedCluster, controllers: Sequence[Controller]) -> None:
+    """Run controllers of installed packages as on a real cluster, until cancelled."""
+    from stowplan.controllers.runner import Runner
+    from stowplan_cluster.apiserver.embedded import EmbeddedApi
+
+    # Most clusters have no definitions of their kinds, which is no news.
+    runner = Runner(
+        EmbeddedApi(cluster.server),
+        controllers,
+        unserved_kinds_interval=_DEFINITIONS_INTERVAL,
+        report=_log.v(_VERBOSE).info,
+    )
+    await runner.run()
 
 
 @asynccontextmanager

@@ -16,12 +16,12 @@ from collections.abc import Hashable
 from typing import TypeVar
 
 from stowplan.kube.api.api_errors import ApiError, NotFound
+from stowplan.kube.api.reconcile_events import NORMAL, WARNING
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.reconcile.events import NORMAL, WARNING
 
 __all__ = ["FIELD_MANAGER", "NORMAL", "WARNING", "EventRecorder"]
 

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 from msgspec.structs import replace
 
 from stowplan.kube.api.cron_schedules import Schedule, parse_schedule
+from stowplan.kube.api.reconcile_events import NORMAL, WARNING, Event
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.reconcile.events import NORMAL, WARNING, Event
 from stowplan_cluster.reconcile.views import CronJob, CronJobSpec
 
 FORBID, REPLACE = "Forbid", "Replace"

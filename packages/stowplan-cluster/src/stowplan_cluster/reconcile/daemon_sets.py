@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from msgspec import field
 
+from stowplan.kube.api.reconcile_events import NORMAL, WARNING, Event
 from stowplan.kube.api.whole_numbers import share
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.reconcile.events import NORMAL, WARNING, Event
 from stowplan_cluster.reconcile.pods import FAILED, SUCCEEDED
 from stowplan_cluster.reconcile.views import UpdateStrategy
 

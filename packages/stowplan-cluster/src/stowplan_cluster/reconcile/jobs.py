@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from stowplan.kube.api.reconcile_events import NORMAL, WARNING, Event
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.completion_indexes import Indexes, index_of
-from stowplan_cluster.reconcile.events import NORMAL, WARNING, Event
 from stowplan_cluster.reconcile.pods import FAILED, Pod, by_deletion_order
 from stowplan_cluster.reconcile.views import Job, JobSpec
 

@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan.kube.api.decode import convert
-from stowplan_cluster.reconcile.events import Event
+from stowplan.kube.api.reconcile_events import Event
 from stowplan_cluster.reconcile.jobs import NO_FAILURES, Ended, Failures, Pods, Progress, events_of, next_step
 from stowplan_cluster.reconcile.views import Job
 

@@ -16,7 +16,7 @@ from msgspec import field
 
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.reconcile.retries import delay_after
+from stowplan.kube.timing.key_queue import delay_after
 from stowplan_lab.simulation.results.ledger import Origin, Owner
 
 if TYPE_CHECKING:

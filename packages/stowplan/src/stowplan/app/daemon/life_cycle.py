@@ -1,4 +1,4 @@
-"""Life cycle of the scheduler process: sync, lead, schedule, shut down.
+"""Life cycle of a process that schedules, or runs controllers: sync, lead, work, shut down.
 
     informers                     from the start, unless delayCacheUntilActive
     election                      after their initial lists; a standby has the cluster's state available
@@ -14,22 +14,45 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.kube.klog import get_logger
 
 if TYPE_CHECKING:
-    from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.net.client.election.leader_election import LeaderElector
 
 _log = get_logger(__name__)
 
 
+class Service(Protocol):
+    """The live scheduler, or a runner of controllers."""
+
+    @property
+    def synced(self) -> asyncio.Event:
+        """Set when the informers have delivered the initial lists."""
+        ...
+
+    @property
+    def ready(self) -> asyncio.Event:
+        """Set when it works, not only follows."""
+        ...
+
+    def run(self, *, lead: asyncio.Event | None = None) -> Coroutine[Any, Any, None]:
+        """Follow the cluster until cancelled, and work once `lead` is set; None: immediately."""
+        ...
+
+    async def drain(self) -> None:
+        """Finish what has begun, and begin nothing."""
+
+    async def halt(self) -> None:
+        """Send nothing any more: another process may lead."""
+
+
 async def until_stopped(
-    scheduler: Scheduler,
+    scheduler: Service,
     stopped: asyncio.Event,
     *,
     on_ready: Callable[[], None],
@@ -46,7 +69,7 @@ async def until_stopped(
 
 
 async def while_leading(
-    scheduler: Scheduler,
+    scheduler: Service,
     elector: LeaderElector,
     stopped: asyncio.Event,
     *,
@@ -85,7 +108,7 @@ async def _elected(elector: LeaderElector, stopped: asyncio.Event, scheduling: a
 
 
 async def _lead(
-    scheduler: Scheduler,
+    scheduler: Service,
     scheduling: asyncio.Task[None],
     renewing: asyncio.Task[None],
     stopped: asyncio.Event,

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from stowplan.app.daemon.config_watch import WatchedFile
     from stowplan.drivers.live.scheduler import Scheduler
+    from stowplan.kube.config import ClientConnection, LeaderElection
+    from stowplan.kube.metrics.client_metrics import ClientMetrics
     from stowplan.kube.metrics.component import ComponentMetrics
     from stowplan.net.client.connection import Connection
     from stowplan.net.client.election.leader_election import LeaderElector
@@ -104,7 +106,18 @@ async def opened(job: Job) -> AsyncIterator[ConnectedCluster]:
         stack.enter_context(job.guard.watching())
         election = None
         if job.config.leader_election.leader_elect:
-            election = await stack.enter_async_context(_election(job))
+            coordinated = job.features.enabled("CoordinatedLeaderElection")
+            election = await stack.enter_async_context(
+                opened_election(
+                    job.connection,
+                    job.config.leader_election,
+                    client_settings=job.config.client_connection,
+                    agent=_agent(job, "leader-election"),
+                    source=job.config.profiles[0].scheduler_name,
+                    metrics=None if job.metrics is None else job.metrics.client,
+                    versions=(job.binary_version, job.emulated_version) if coordinated else None,
+                )
+            )
         elector = None if election is None else election.elector
         may_change = None if elector is None else lambda: elector.is_leader
         documents = Documents(kinds_wanted(job.config))
@@ -157,8 +170,20 @@ def _agent(job: Job, purpose: str) -> str:
 
 
 @asynccontextmanager
-async def _election(job: Job) -> AsyncIterator[Election]:
-    """An elector with a client of its own, so that its requests do not queue behind others and time out early."""
+async def opened_election(
+    connection: Connection,
+    settings: LeaderElection,
+    *,
+    client_settings: ClientConnection,
+    agent: str,
+    source: str,
+    metrics: ClientMetrics | None = None,
+    versions: tuple[str, str] | None = None,
+) -> AsyncIterator[Election]:
+    """An elector with a client of its own, so that its requests do not queue behind others and time out early.
+
+    `source` is the reporter of its events; `versions` are the binary's and the emulated one, for coordinated election.
+    """
     from stowplan.kube.timing.times import REAL_TIMES
     from stowplan.net.client.election.leader_election import LeaderElector, request_timeout
     from stowplan.net.client.election.lease_candidate import LeaseCandidates
@@ -167,21 +192,13 @@ async def _election(job: Job) -> AsyncIterator[Election]:
     from stowplan.net.client.http.transport import Limits
     from stowplan.net.client.http_api import HttpApi
 
-    settings, hostname = job.config.leader_election, socket.gethostname()
+    hostname = socket.gethostname()
     identity = f"{hostname}_{uuid.uuid4()}"
-    metrics = None if job.metrics is None else job.metrics.client
     seconds = request_timeout(settings)
     limits = Limits(connect=seconds, silence=seconds, total=seconds, trying=seconds)
-    coordinated = job.features.enabled("CoordinatedLeaderElection")
     async with AsyncExitStack() as stack:
         api = await stack.enter_async_context(
-            HttpApi.open(
-                job.connection,
-                client_settings=job.config.client_connection,
-                agent=_agent(job, "leader-election"),
-                limits=limits,
-                metrics=metrics,
-            )
+            HttpApi.open(connection, client_settings=client_settings, agent=agent, limits=limits, metrics=metrics)
         )
         # Upstream's events of elections use the old API version on every cluster.
         events = EventBroadcaster(api, hostname=hostname, times=REAL_TIMES, report=_log.warning, form=CoreV1())
@@ -192,18 +209,14 @@ async def _election(job: Job) -> AsyncIterator[Election]:
             settings,
             identity=identity,
             times=REAL_TIMES,
-            recorder=events.recorder(job.config.profiles[0].scheduler_name),
+            recorder=events.recorder(source),
             metrics=metrics,
-            coordinated=coordinated,
+            coordinated=versions is not None,
         )
         candidates = None
-        if coordinated:
+        if versions is not None:
             candidates = LeaseCandidates(
-                api,
-                identity=identity,
-                binary_version=job.binary_version,
-                emulation_version=job.emulated_version,
-                times=REAL_TIMES,
+                api, identity=identity, binary_version=versions[0], emulation_version=versions[1], times=REAL_TIMES
             )
             await stack.enter_async_context(run_in_background(candidates.run()))
         yield Election(elector, None if candidates is None else candidates.synced, api.give_up_waiting)

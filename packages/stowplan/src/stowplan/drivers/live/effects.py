@@ -11,6 +11,7 @@ from collections.abc import Callable, Container, Coroutine, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.drivers.live.requests import response_to
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.port import Unreachable
@@ -264,7 +265,7 @@ class Effects:
 
     async def _outcome(self, request: Request) -> Outcome:
         try:
-            return Done(await self._response_to(request))
+            return Done(await response_to(self._api, request))
         except OutcomeUnknown as error:
             return Unknown(error)
         except DecodeError as error:
@@ -278,39 +279,6 @@ class Effects:
             return Unknown(PluginCancelledItselfError())
         except Exception as error:
             return Refused(error)
-
-    async def _response_to(self, request: Request) -> Any:
-        api = self._api
-        match request:
-            case Bind():
-                return await api.bind(
-                    namespace=request.namespace, name=request.name, uid=request.uid, node=request.node
-                )
-            case Patch():
-                return await api.patch(
-                    request.kind,
-                    request.name,
-                    request.body,
-                    type_=request.type_,
-                    namespace=request.namespace,
-                    subresource=request.subresource,
-                    lane=request.lane,
-                )
-            case Delete():
-                return await api.delete(
-                    request.kind,
-                    request.name,
-                    namespace=request.namespace,
-                    uid=request.uid,
-                    resource_version=request.resource_version,
-                )
-            case Read():
-                return await api.get(request.kind, request.name, namespace=request.namespace)
-            case Create():
-                return await api.create(request.obj)
-            case Update():
-                return await api.update(request.obj)
-        raise TypeError(f"no such request: {request!r}")
 
 
 def _outlives_scheduling(action: Request | RunPlugin | Ask | Pause) -> bool:

@@ -50,6 +50,8 @@ class WatchedKind(PlainStruct, frozen=True):
     needed_by: frozenset[str] = frozenset()
     #: Enabled plugins that work without the kind.
     read_by: frozenset[str] = frozenset()
+    #: Of pods: whether finished ones are watched, too.
+    finished: bool = False
 
     @property
     def core(self) -> bool:
@@ -57,7 +59,7 @@ class WatchedKind(PlainStruct, frozen=True):
 
     @property
     def field_selector(self) -> str:
-        return UNFINISHED if self.kind is t.Pod else ""
+        return UNFINISHED if self.kind is t.Pod and not self.finished else ""
 
 
 def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], None]) -> tuple[WatchedKind, ...]:
