@@ -16,7 +16,10 @@ def followed(tmp_path, monkeypatch):
     kubeconfig = tmp_path / "kubeconfig"
     with run("up", "--nodes", "2", "--kubeconfig-out", str(kubeconfig)):
         client = Client(kubeconfig)
-        client("/apis/scheduling.k8s.io/v1alpha2/namespaces/default/podgroups", a_group("train", gang=3))
+        client(
+            "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
+            a_group("train", gang=3, mode={"single": {}}),
+        )
         for number in range(3):
             client("/api/v1/namespaces/default/pods", member(f"train-{number}", "train", cpu="30"))
         with run("ui", "--kubeconfig", str(kubeconfig), "--pod-groups") as said:

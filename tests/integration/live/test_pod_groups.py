@@ -14,7 +14,7 @@ from support.api.manifests import node, pod
 from support.api.tampered_api import Held, Tampered, raising
 from support.live.http_scheduler import Objects, scheduled
 from support.plugins.answering_plugins import configuration, profile
-from support.processes.servers import SERVER_KINDS, assets, real_server
+from support.processes.servers import SERVER_KINDS, assets, embedded_server, real_server
 from support.scheduling.attempts import sized
 from support.scheduling.preempting import CLASSES
 
@@ -32,9 +32,16 @@ def real_with_groups(tmp_path_factory):
         yield server
 
 
+@pytest.fixture(scope="module")
+def embedded_of_1_36(tmp_path_factory):
+    with embedded_server(tmp_path_factory.mktemp("groups"), "--controllers=", "--kubernetes-version=1.36") as server:
+        yield server
+
+
 @pytest.fixture(params=SERVER_KINDS)
 def api_server(request):
-    return request.getfixturevalue("real_with_groups" if request.param == "real" else request.param)
+    servers = {"real": "real_with_groups", "embedded": "embedded_of_1_36", "1.37": "embedded"}
+    return request.getfixturevalue(servers[request.param])
 
 
 def group(name, gang, *, topology=None, **spec):
@@ -248,19 +255,19 @@ async def test_a_gang_preempts_a_gang_as_a_whole(api_server, namespace):
         c.scheduler.engine.validate()
 
 
+@pytest.mark.parametrize("api_server", ["1.37"], indirect=True)
 async def test_a_gang_since_1_37(api_server, namespace):
     """The scheduler reads v1beta1 where it is served, and writes the condition of that version to it."""
-    if api_server.kind == "real":
-        pytest.skip("kube-apiserver 1.36 does not serve v1beta1")
     features = with_chosen({"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}, V1_37)
-    groups = [group("low", 2, disruptionMode="PodGroup"), group("high", 1, priorityClassName="most")]
+    groups = [group("low", 2, disruptionMode={"all": {}}), group("high", 1, priorityClassName="most")]
+    groups = [("podgroups since 1.37", {**one, "apiVersion": "scheduling.k8s.io/v1beta1"}) for one in groups]
     nodes = [a_node("n1"), a_node("n2")]
     async with running(api_server, namespace, *CLASSES, *groups, *nodes, features=features) as c:
         await c.pods(member("low-0", "low", "4"), member("low-1", "low", "4"))
         assert await placed(c, "low-0", "low-1") == [True] * 2
         known = c.scheduler.state.objects.get(PodGroup, f"{namespace}/low")
         assert (known.api_version, known.spec.disruption_mode) == ("scheduling.k8s.io/v1beta1", {"all": {}})
-        (told,) = (await c.objects.get("podgroups", "low"))["status"]["conditions"]
+        (told,) = (await c.objects.get("podgroups since 1.37", "low"))["status"]["conditions"]
         assert (told["type"], told["status"]) == ("PodGroupInitiallyScheduled", "True")
         await c.pods(member("high-0", "high", "4", priorityClassName="most"))
         evicted = await c.events(reason="Preempted")

@@ -40,6 +40,7 @@ PATHS = {
     "replicasets": "/apis/apps/v1/namespaces/{ns}/replicasets",
     "poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets",
     "podgroups": "/apis/scheduling.k8s.io/v1alpha2/namespaces/{ns}/podgroups",
+    "podgroups since 1.37": "/apis/scheduling.k8s.io/v1beta1/namespaces/{ns}/podgroups",
     "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "storageclasses": "/apis/storage.k8s.io/v1/storageclasses",
     "csinodes": "/apis/storage.k8s.io/v1/csinodes",

@@ -137,11 +137,12 @@ async def live(
     extender_clients=None,
     overlaps=True,
     guard=None,
+    kubernetes=None,
 ):
-    """`wrap` may wrap the scheduler's Api; `validate` has a cost that grows with the cluster."""
+    """`kubernetes` is the version of the API server, by default that of `features`; `wrap` may wrap the scheduler's Api; `validate` has a cost that grows with the cluster."""
     settings = replace(settings or SchedulerSettings(), validate=validate, overlaps=overlaps)
     time = time or ManualTime()
-    api = Api(clock=time.wall_clock)
+    api = Api(clock=time.wall_clock, version=kubernetes or features.emulated_version)
     # No controller removes a new node's taint here.
     set_up_controllers(api.server, controllers=())
     api.server.create_all(objects)

@@ -16,14 +16,16 @@ import msgspec
 
 from stowplan.kube.api.api_errors import AlreadyExists
 from stowplan.kube.api.policy import SYSTEM_PRIORITIES
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan_cluster.apiserver.admission import PLUGINS, Admission
+from stowplan_cluster.apiserver.conversion import GROUP_STORAGES, from_storage
 from stowplan_cluster.apiserver.custom_resources import DEFINITIONS, CustomResources
 from stowplan_cluster.apiserver.journal import Journal
 from stowplan_cluster.apiserver.metadata import Names
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.quota_usage import QuotaUsage
 from stowplan_cluster.apiserver.registry import Options, Registry
-from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue
+from stowplan_cluster.apiserver.resources import served_in
 from stowplan_cluster.apiserver.selection import kept_fields
 from stowplan_cluster.apiserver.stages import ALL_STAGES, Stages
 from stowplan_cluster.apiserver.store import Event, Store
@@ -45,10 +47,12 @@ class ApiServer:
         random: Random | None = None,
         state: Path | None = None,
         stages: Stages = ALL_STAGES,
+        version: KubernetesVersion = DEFAULT_VERSION,
     ) -> None:
+        """`version`: of Kubernetes."""
         self.clock = clock
         self._stages = stages
-        self.catalogue = Catalogue(BUILT_IN)
+        self.catalogue = served_in(version)
         self.store = Store()
         self.custom_resources = CustomResources(self.catalogue, clock=clock)
         for resource in self.catalogue:
@@ -67,6 +71,7 @@ class ApiServer:
             stages=stages,
         )
         self.store.on_change(self._follow_definitions)
+        self._convert_loaded_groups()
         self._register_loaded()
         self._create_system_objects()
 
@@ -89,6 +94,15 @@ class ApiServer:
         for obj in objects:
             # Copy through JSON: the registry modifies its input, which belongs to the caller.
             self._create_unless_there(msgspec.json.decode(msgspec.json.encode(obj)), dry_run=dry_run)
+
+    def _convert_loaded_groups(self) -> None:
+        """The state file can be of a cluster of another version."""
+        for storage in GROUP_STORAGES:
+            resource = self.registry.of_storage(storage)
+            for stored in self.store.list(storage):
+                obj = stored.to_dict()
+                if obj["apiVersion"] != resource.api_version:
+                    self.registry.replace(resource, from_storage(resource, obj))
 
     def _create_system_objects(self) -> None:
         for name in NAMESPACES:

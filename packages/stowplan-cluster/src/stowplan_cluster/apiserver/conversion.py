@@ -7,8 +7,9 @@ nothing.
 HorizontalPodAutoscalers are stored as v2. v1 has one metric only; the other fields are carried in annotations, so that
 a v1 client loses nothing by writing back what it read.
 
-PodGroups and Workloads are stored as v1beta1. v1alpha2 has a name in place of the object `disruptionMode`, calls the
-reference to a Workload otherwise, and lacks `preemptionPolicy`.
+PodGroups and Workloads are stored in the one version that a cluster serves, and converted if a state file is of a cluster
+of another version. v1alpha2 has a name in place of the object `disruptionMode`, calls the reference to a Workload
+otherwise, and lacks `preemptionPolicy`.
 
 Everything else differs by apiVersion only; of custom resources, conversion strategy None is supported.
 
@@ -63,6 +64,7 @@ _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITT
 
 
 GROUPS_V1ALPHA2 = "scheduling.k8s.io/v1alpha2"
+GROUP_STORAGES = ("podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")
 _MODES = {"Pod": "single", "PodGroup": "all"}
 
 _AUTOSCALER_V1 = "autoscaling/v1"
@@ -76,11 +78,12 @@ def to_storage(resource: Resource, obj: JsonObject, *, stored_as: Resource | Non
     """The object in its storage version; `stored_as` is `Catalogue.of_storage(resource.storage)`."""
     if resource.storage == "events":
         return _stored_event(obj)
+    api_version = (stored_as or resource).api_version
     if obj.get("apiVersion") == _AUTOSCALER_V1:
         obj = _stored_autoscaler(obj)
-    elif obj.get("apiVersion") == GROUPS_V1ALPHA2:
-        obj = _stored_group(obj)
-    return _with_api_version(obj, (stored_as or resource).api_version)
+    elif obj.get("apiVersion") == GROUPS_V1ALPHA2 != api_version:
+        obj = _newer_group(obj)
+    return _with_api_version(obj, api_version)
 
 
 def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
@@ -90,7 +93,9 @@ def from_storage(resource: Resource, obj: JsonObject) -> JsonObject:
     if resource.api_version == _AUTOSCALER_V1:
         obj = _read_autoscaler(obj)
     elif resource.api_version == GROUPS_V1ALPHA2:
-        obj = _read_group(obj)
+        obj = _older_group(obj)
+    elif obj.get("apiVersion") == GROUPS_V1ALPHA2:
+        obj = _newer_group(obj)
     return _with_api_version(obj, resource.api_version)
 
 
@@ -181,7 +186,7 @@ def _decoded(text: str) -> object:
         return None
 
 
-def _stored_group(obj: JsonObject) -> JsonObject:
+def _newer_group(obj: JsonObject) -> JsonObject:
     spec = _with_mode_object(obj.get("spec") or {})
     reference = spec.pop("podGroupTemplateRef", None)
     if reference is not None:
@@ -198,7 +203,7 @@ def _with_mode_object(spec: JsonObject) -> JsonObject:
     return {**spec, "disruptionMode": {_MODES[mode]: {}}} if mode in _MODES else dict(spec)
 
 
-def _read_group(obj: JsonObject) -> JsonObject:
+def _older_group(obj: JsonObject) -> JsonObject:
     spec = _with_mode_name(obj.get("spec") or {})
     reference = spec.pop("workloadRef", None)
     if reference is not None:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
+
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 CREATE_ONLY = ("create",)
 #: Namespaces cannot be deleted as a collection.
@@ -53,6 +55,9 @@ class Resource:
     custom: bool = False
     #: Without controllers or admission; most are not validated beyond metadata.
     stored_only: bool = False
+    #: The first version of Kubernetes that serves it, and the first that no longer does; None: all do.
+    since: KubernetesVersion | None = None
+    until: KubernetesVersion | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "singular", self.singular or self.kind.lower())
@@ -77,11 +82,16 @@ class Resource:
     def has_status(self) -> bool:
         return "status" in self.subresources
 
+    def served_in(self, kubernetes: KubernetesVersion) -> bool:
+        return (self.since or kubernetes) <= kubernetes and (self.until is None or kubernetes < self.until)
+
 
 class Catalogue:
     """All served resources. `version` changes with every change, so that derived documents can be cached."""
 
-    def __init__(self, resources: Iterable[Resource]) -> None:
+    def __init__(self, resources: Iterable[Resource], *, kubernetes: KubernetesVersion = DEFAULT_VERSION) -> None:
+        #: The version that the server tells.
+        self.kubernetes = kubernetes
         self._resources: dict[tuple[str, str, str], Resource] = {}
         self._storages: dict[str, Resource] = {}
         self.version = 0
@@ -265,6 +275,8 @@ _STORAGE = (
         subresources=("status",),
     ),
 )
+_SINCE_1_37: dict[str, object] = {"group": "scheduling.k8s.io", "version": "v1beta1", "since": V1_37}
+_UNTIL_1_37: dict[str, object] = {"group": "scheduling.k8s.io", "version": "v1alpha2", "until": V1_37}
 _SCHEDULING = (
     _resource("resourcequotas", "ResourceQuota", "quota", subresources=("status",)),
     _resource("limitranges", "LimitRange", "limits"),
@@ -279,11 +291,13 @@ _SCHEDULING = (
         subresources=("status",),
     ),
     _cluster("priorityclasses", "PriorityClass", "pc", group="scheduling.k8s.io", generation=True),
-    # The storage version comes first. A real cluster serves v1beta1 since 1.37, and v1alpha2 until 1.36.
-    *(_resource("workloads", "Workload", group="scheduling.k8s.io", version=v) for v in ("v1beta1", "v1alpha2")),
     *(
-        _resource("podgroups", "PodGroup", group="scheduling.k8s.io", version=v, subresources=("status",))
-        for v in ("v1beta1", "v1alpha2")
+        resource
+        for served in (_SINCE_1_37, _UNTIL_1_37)
+        for resource in (
+            _resource("workloads", "Workload", **served),
+            _resource("podgroups", "PodGroup", subresources=("status",), **served),
+        )
     ),
     _resource("leases", "Lease", group="coordination.k8s.io", created_by_update=True, versioned_updates=True),
     _resource(
@@ -420,6 +434,7 @@ _STORED_ONLY = tuple(
     )
 )
 
+#: Of all versions of Kubernetes.
 BUILT_IN: tuple[Resource, ...] = (
     *_EVENTS,
     *_CORE,
@@ -433,3 +448,8 @@ BUILT_IN: tuple[Resource, ...] = (
     *_METRICS,
     *_STORED_ONLY,
 )
+
+
+def served_in(kubernetes: KubernetesVersion) -> Catalogue:
+    """What a cluster of this version serves."""
+    return Catalogue((one for one in BUILT_IN if one.served_in(kubernetes)), kubernetes=kubernetes)

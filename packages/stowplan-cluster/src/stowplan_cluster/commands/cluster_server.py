@@ -22,6 +22,7 @@ from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.event_loop import running
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.manifest_files import load_manifests
+from stowplan.kube.kubernetes_versions import version_or_default
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.commands.embedded_options import ClusterOptions
 
@@ -85,9 +86,9 @@ def _server(options: ClusterOptions) -> Iterator[ApiServer]:
     from stowplan_cluster.apiserver.api_server import ApiServer
     from stowplan_cluster.apiserver.journal import JournalError
 
-    stages = _stages(options)
+    stages, version = _stages(options), version_or_default(options.kubernetes_version)
     try:
-        with closing(ApiServer(state=options.state, stages=stages)) as server:
+        with closing(ApiServer(state=options.state, stages=stages, version=version)) as server:
             yield server
     except JournalError as error:
         raise InputError(str(error)) from error
@@ -214,11 +215,11 @@ def _front(server: ApiServer, options: ClusterOptions) -> Front:
 
     host, port, state = options.bind_address, options.port, options.state
     if state is None:
-        return Front(server, settings=FrontSettings(host=host, port=port, version=options.version))
+        return Front(server, settings=FrontSettings(host=host, port=port))
     # A persistent cluster keeps its credentials, so that its kubeconfig stays valid.
     folder = state.with_name(f"{state.name}.credentials")
     token = _kept_token(folder)
-    settings = FrontSettings(host=host, port=port, version=options.version, certificates=folder, token=token)
+    settings = FrontSettings(host=host, port=port, certificates=folder, token=token)
     return Front(server, settings=settings)
 
 

@@ -10,7 +10,7 @@ import click
 
 from stowplan.app.command_line.commands import Section
 from stowplan.kube.api.durations import parse_duration
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_36, V1_37
 from stowplan.kube.structs import PlainStruct
 
 CommandT = TypeVar("CommandT", bound="Callable[..., Any]")
@@ -64,6 +64,11 @@ _OPTIONS = (
         help="Controllers to run: '*' all, 'NAME' one, '*,-NAME' all but one, '' none.",
     ),
     click.option(
+        "--kubernetes-version",
+        type=click.Choice([str(V1_36), str(V1_37)]),
+        help=f"The version of Kubernetes that the cluster, with its scheduler, is of. Default: {DEFAULT_VERSION}.",
+    ),
+    click.option(
         "--start-after",
         type=_Seconds(),
         default="0s",
@@ -114,8 +119,7 @@ class ClusterOptions(PlainStruct, frozen=True, kw_only=True):
     controllers: str
     disable_admission_plugins: str
     without: str = ""
-    #: Of Kubernetes, as the server tells it.
-    version: KubernetesVersion = DEFAULT_VERSION
+    kubernetes_version: str | None = None
     #: Seconds.
     start_after: float = 0.0
     stop_after: float = 0.0

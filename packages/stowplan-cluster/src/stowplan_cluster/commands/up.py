@@ -116,6 +116,7 @@ def up(
     plugins: tuple[str, ...],
     gates: tuple[str, ...],
     emulated_version: str | None,
+    kubernetes_version: str | None,
     verbosity: int | None,
     **options: Any,
 ) -> None:
@@ -137,10 +138,11 @@ def up(
     with reported(config), _logging(verbosity):
         guard = HangGuard()
         registry = registry_with(plugins, guard=guard)
-        features, known = features_of(gates, emulated_version), registry.declarations
+        features, known = features_of(gates, emulated_version or kubernetes_version), registry.declarations
+        kubernetes_version = kubernetes_version or str(features.emulated_version)
         configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
         with (
-            open_cluster(ClusterOptions(version=features.emulated_version, **options)) as cluster,
+            open_cluster(ClusterOptions(kubernetes_version=kubernetes_version, **options)) as cluster,
             stop_signals() as stop,
         ):
             documents = Documents(kinds_wanted(configuration))

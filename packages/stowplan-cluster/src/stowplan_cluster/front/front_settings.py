@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
-
 if TYPE_CHECKING:
     from stowplan.kube.api.users import UserInfo
 
@@ -16,8 +14,6 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FrontSettings:
     host: str = "127.0.0.1"
-    #: Of Kubernetes, for /version.
-    version: KubernetesVersion = DEFAULT_VERSION
     #: 0 for any free port.
     port: int = 0
     tls: bool = True

@@ -65,7 +65,7 @@ class Front:
         self.metrics = Metrics()
         registry = server.registry
         tokens = Tokens({**self._settings.users, self.token: ADMIN})
-        self._pages = Pages(registry, self.metrics, checks=checks, version=self._settings.version)
+        self._pages = Pages(registry, self.metrics, checks=checks)
         self._handler = Handler(
             registry=registry,
             access=Access(tokens, Authorizer(server.store.list, server.store.on_change)),

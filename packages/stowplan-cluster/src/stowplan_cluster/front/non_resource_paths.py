@@ -47,10 +47,8 @@ class Pages:
         metrics: Metrics,
         *,
         checks: Mapping[str, Callable[[], bool]],
-        version: KubernetesVersion,
     ) -> None:
         """`checks` are those of /readyz; /livez and /healthz pass if the server responds."""
-        self._kubernetes = version
         self._registry = registry
         self._metrics = metrics
         self._discovery = Discovery(registry.catalogue)
@@ -111,7 +109,7 @@ class Pages:
     def _version(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:
             raise no_such_page()
-        return document(_version_info(self._kubernetes), _PRETTY)
+        return document(_version_info(self._registry.catalogue.kubernetes), _PRETTY)
 
     def _metrics_page(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:

@@ -215,9 +215,23 @@ def test_the_configuration_reaches_the_scheduler(tmp_path):
         assert "nodeName" not in pods["others"]["spec"]
 
 
-def test_its_server_is_of_the_version_that_is_emulated(tmp_path):
-    with up(tmp_path, "--emulated-version=1.36") as (_, client, _):
-        assert client("/version")["gitVersion"] == "v1.36.0+stowplan"
+@pytest.mark.parametrize(
+    ("options", "version", "groups"),
+    [
+        ((), "v1.37.0+stowplan", "v1beta1"),
+        (("--kubernetes-version=1.36",), "v1.36.0+stowplan", "v1alpha2"),
+        pytest.param(("--emulated-version=1.36",), "v1.36.0+stowplan", "v1alpha2", id="that of its scheduler"),
+        pytest.param(
+            ("--kubernetes-version=1.37", "--emulated-version=1.36"), "v1.37.0+stowplan", "v1beta1", id="both"
+        ),
+    ],
+)
+def test_the_version_of_its_server(tmp_path, options, version, groups):
+    with up(tmp_path, *options) as (_, client, _):
+        assert client("/version")["gitVersion"] == version
+        served = [one["version"] for one in client("/apis/scheduling.k8s.io")["versions"]]
+        assert served == ["v1", groups]
+        assert client("/openapi/v3/api/v1")["info"]["version"] == version.partition("+")[0]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 import pytest
 
 from stowplan.kube.api.api_errors import BadRequest
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan_cluster.apiserver.api_server import NAMESPACES
 from stowplan_cluster.apiserver.registry import Options
 from support.api import manifests
@@ -10,6 +11,7 @@ from support.api.embedded import Api, pod
 
 CRDS = "customresourcedefinitions.apiextensions.k8s.io"
 WIDGETS = "widgets.example.com"
+GROUPS = "podgroups.scheduling.k8s.io"
 
 
 @pytest.fixture
@@ -107,3 +109,15 @@ class TestState:
         assert again.get(WIDGETS, "default", "w")["spec"]["size"] == 3
         again.create(WIDGETS, widget("second"))
         again.server.close()
+
+    @pytest.mark.parametrize(("first", "second", "mode"), [(V1_36, V1_37, {"all": {}}), (V1_37, V1_36, "PodGroup")])
+    def test_groups_of_a_cluster_of_another_version(self, tmp_path, first, second, mode):
+        spec = {"schedulingPolicy": {"basic": {}}, "disruptionMode": {"all": {}} if first == V1_37 else "PodGroup"}
+        before = Api(state=tmp_path / "state", version=first)
+        before.create(GROUPS, {"metadata": {"name": "g", "namespace": "default"}, "spec": spec})
+        before.server.close()
+        after = Api(state=tmp_path / "state", version=second)
+        found = after.get(GROUPS, "default", "g")
+        assert found["apiVersion"] == after.resource(GROUPS).api_version
+        assert found["spec"]["disruptionMode"] == mode
+        after.server.close()

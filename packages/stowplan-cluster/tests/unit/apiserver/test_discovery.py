@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.kube.kubernetes_versions import OLDEST_VERSION, V1_36, V1_37
 from stowplan_cluster.apiserver.discovery import (
     Discovery,
     aggregated,
@@ -18,7 +19,7 @@ from stowplan_cluster.apiserver.discovery import (
     api_versions,
     version_order,
 )
-from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue, Resource
+from stowplan_cluster.apiserver.resources import BUILT_IN, Catalogue, Resource, served_in
 
 CATALOGUE = Catalogue(BUILT_IN)
 WIDGETS = Resource(group="example.com", version="v1beta1", plural="widgets", kind="Widget", custom=True)
@@ -55,16 +56,18 @@ def test_groups_come_in_the_order_of_a_cluster_and_custom_ones_last():
     assert "" not in names
 
 
-def test_a_group_prefers_its_best_version():
-    told = api_group(CATALOGUE, "scheduling.k8s.io")
+@pytest.mark.parametrize(
+    ("kubernetes", "version"), [(V1_36, "v1alpha2"), (V1_37, "v1beta1"), pytest.param(OLDEST_VERSION, "v1alpha2")]
+)
+def test_a_group_prefers_its_best_version(kubernetes, version):
+    told = api_group(served_in(kubernetes), "scheduling.k8s.io")
     assert told == {
         "kind": "APIGroup",
         "apiVersion": "v1",
         "name": "scheduling.k8s.io",
         "versions": [
             {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},
-            {"groupVersion": "scheduling.k8s.io/v1beta1", "version": "v1beta1"},
-            {"groupVersion": "scheduling.k8s.io/v1alpha2", "version": "v1alpha2"},
+            {"groupVersion": f"scheduling.k8s.io/{version}", "version": version},
         ],
         "preferredVersion": {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},
     }

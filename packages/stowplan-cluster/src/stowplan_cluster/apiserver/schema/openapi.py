@@ -216,7 +216,6 @@ def _delete(subject: Subject, *, collection: bool = False) -> Operation:
 
 SchemaOf = Callable[["Resource"], Struct]
 
-_INFO = {"title": "Kubernetes", "version": "v1.36.0"}
 _JSON = "application/json"
 _YAML = "application/yaml"
 _TEXT = "text/plain"
@@ -249,10 +248,14 @@ def openapi_v3(
     }
     return {
         "openapi": "3.0.0",
-        "info": _INFO,
+        "info": _info(catalogue),
         "paths": paths,
         "components": {"schemas": dict(sorted(schemas.definitions.items()))},
     }
+
+
+def _info(catalogue: Catalogue) -> JsonObject:
+    return {"title": "Kubernetes", "version": f"v{catalogue.kubernetes}.0"}
 
 
 def openapi_v2(catalogue: Catalogue, *, schema_of: SchemaOf = schema_of_built_in) -> JsonObject:
@@ -262,7 +265,7 @@ def openapi_v2(catalogue: Catalogue, *, schema_of: SchemaOf = schema_of_built_in
         for path, operations in _paths(catalogue, schemas, schema_of)
     }
     definitions = dict(sorted(schemas.definitions.items()))
-    return {"swagger": "2.0", "info": _INFO, "paths": paths, "definitions": definitions}
+    return {"swagger": "2.0", "info": _info(catalogue), "paths": paths, "definitions": definitions}
 
 
 def _paths(

@@ -171,13 +171,13 @@ class ResourceClaimController:
         # Created by a reconcile that failed to record it.
         if (made := self._claim_made_for(owner, entry.name)) is not None:
             return made
-        kind, _ = _KINDS[owner.resource]
         try:
             template = self._template(owner.namespace, entry.resource_claim_template_name or "")
             return self._client.create(RESOURCE_CLAIMS, _claim(owner, entry.name, template)).name
         except ApiError as error:
-            problem = f"{kind}ResourceClaim {entry.name}: {error}"
-            self._client.events.record(owner.to_dict(), WARNING, "FailedResourceClaimCreation", problem)
+            user = owner.to_dict()
+            problem = f"{user['kind']}ResourceClaim {entry.name}: {error}"
+            self._client.events.record(user, WARNING, "FailedResourceClaimCreation", problem)
             raise
 
     def _claim_made_for(self, owner: Stored, entry: str) -> str | None:
@@ -272,10 +272,6 @@ class ResourceClaimController:
             self._client.delete(RESOURCE_CLAIMS, key.namespace, key.name, uid=stored.uid)
 
 
-#: Kind and apiVersion of owners of generated claims.
-_KINDS = {PODS: ("Pod", "v1"), POD_GROUPS: ("PodGroup", f"{GROUPS_API}/v1alpha2")}
-
-
 def _is_of(claim: Stored, user: Stored) -> bool:
     owner = controller_of(decode_json(claim.data, AnyObject).metadata)
     return owner is not None and owner.uid == user.uid
@@ -292,9 +288,9 @@ def _entry_of(claim: Stored) -> str:
 
 
 def _claim(user: Stored, entry: str, template: JsonObject) -> JsonObject:
-    wanted = template.get("metadata") or {}
-    kind, version = _KINDS[user.resource]
-    owner = {"apiVersion": version, "kind": kind, "name": user.name, "uid": user.uid, "controller": True}
+    wanted, kind = template.get("metadata") or {}, user.to_dict()
+    owner = {name: kind[name] for name in ("apiVersion", "kind")}
+    owner |= {"name": user.name, "uid": user.uid, "controller": True}
     metadata = {
         "generateName": generate_name(user.name, entry),
         "namespace": user.namespace,

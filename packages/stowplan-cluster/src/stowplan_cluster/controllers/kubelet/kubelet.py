@@ -117,7 +117,8 @@ class Kubelet:
             return None
         now = self._registry.clock()
         obj = stored.to_dict()
-        if kubelet_node.complete(obj, address=self._hosts.node_address(name), now=now):
+        address, kubernetes = self._hosts.node_address(name), self._registry.catalogue.kubernetes
+        if kubelet_node.complete(obj, address=address, kubernetes=kubernetes, now=now):
             self._registry.replace(self._registry.of_storage(NODES), obj)
         due = self._renewals.get(name)
         if due is None or due <= now:

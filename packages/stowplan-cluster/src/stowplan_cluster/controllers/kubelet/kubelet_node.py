@@ -9,6 +9,7 @@ Upstream: pkg/kubelet/nodestatus/setters.go, k8s.io/component-helpers/apimachine
 from __future__ import annotations
 
 from stowplan.kube.api.timestamps import micro_timestamp, timestamp
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 
 LEASES = "leases.coordination.k8s.io"
@@ -28,7 +29,6 @@ _NODE_INFO = {
     "containerRuntimeVersion": "stowplan://1",
     "kernelVersion": "0.0.0",
     "kubeProxyVersion": "",
-    "kubeletVersion": "v1.36.0",
     "machineID": "",
     "operatingSystem": "linux",
     "osImage": "Stowplan (no containers)",
@@ -42,7 +42,7 @@ def address_of(node: JsonObject) -> str:
     return next((one.get("address", "") for one in addresses if one.get("type") == "InternalIP"), "")
 
 
-def complete(node: JsonObject, *, address: str, now: float) -> bool:
+def complete(node: JsonObject, *, address: str, now: float, kubernetes: KubernetesVersion = DEFAULT_VERSION) -> bool:
     """Add what a kubelet reports and the node lacks; return whether anything changed."""
     status = node.setdefault("status", {})
     changed = _complete_conditions(status, now=now)
@@ -56,7 +56,8 @@ def complete(node: JsonObject, *, address: str, now: float) -> bool:
         changed = True
     info = status.get("nodeInfo") or {}
     if not info.get("kubeletVersion"):
-        status["nodeInfo"] = {**_NODE_INFO, **{name: value for name, value in info.items() if value}}
+        own = {**_NODE_INFO, "kubeletVersion": f"v{kubernetes}.0"}
+        status["nodeInfo"] = own | {name: value for name, value in info.items() if value}
         changed = True
     return changed
 

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan_cluster.apiserver.registry import Options
 from stowplan_cluster.apiserver.tables import table_of
 from support.api.embedded import Api
@@ -21,7 +22,7 @@ MANIFESTS = dict(manifests())
 
 @pytest.fixture(scope="module")
 def api():
-    return Api()
+    return Api(version=V1_36)
 
 
 def test_each_manifest_is_recorded():

@@ -200,7 +200,7 @@ ENTRY = {"name": "gpu", "resourceClaimTemplateName": "t"}
 
 def group(name="train", *entries, policy=None):
     spec = {"schedulingPolicy": policy or {"basic": {}}, "resourceClaims": list(entries or [ENTRY])}
-    return of("PodGroup", name, "scheduling.k8s.io/v1alpha2", metadata={"namespace": "default"}, spec=spec)
+    return of("PodGroup", name, "scheduling.k8s.io/v1beta1", metadata={"namespace": "default"}, spec=spec)
 
 
 def member(name="web", entry=ENTRY, **rest):
@@ -223,7 +223,7 @@ def test_a_group_has_one_claim_that_its_pods_share(cluster, group_first):
     assert [entries_of(cluster, *one) for one in ((GROUP, "train"), ("Pod", "a"), ("Pod", "b"))] == [{"gpu": made}] * 3
     (owner,) = cluster.get(CLAIM, made)["metadata"]["ownerReferences"]
     assert owner == {
-        "apiVersion": "scheduling.k8s.io/v1alpha2",
+        "apiVersion": "scheduling.k8s.io/v1beta1",
         "kind": "PodGroup",
         "name": "train",
         "uid": cluster.get(GROUP, "train")["metadata"]["uid"],

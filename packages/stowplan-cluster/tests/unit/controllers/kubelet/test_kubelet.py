@@ -36,7 +36,7 @@ def test_a_node_becomes_ready_with_a_kubelets_status(cluster):
     assert condition(found, "MemoryPressure") == ("False", "KubeletHasSufficientMemory")
     assert found["status"]["allocatable"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
     assert found["status"]["addresses"][0]["type"] == "InternalIP"
-    assert found["status"]["nodeInfo"]["kubeletVersion"].startswith("v1.")
+    assert found["status"]["nodeInfo"]["kubeletVersion"] == "v1.37.0"
 
 
 def test_existing_fields_of_a_node_are_kept():
