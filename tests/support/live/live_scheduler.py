@@ -139,7 +139,11 @@ async def live(
     guard=None,
     kubernetes=None,
 ):
-    """`kubernetes` is the version of the API server, by default that of `features`; `wrap` may wrap the scheduler's Api; `validate` has a cost that grows with the cluster."""
+    """A scheduler that runs.
+
+    `kubernetes` is the version of the API server, by default that of `features`; `wrap` may wrap the scheduler's Api;
+    `validate` has a cost that grows with the cluster.
+    """
     settings = replace(settings or SchedulerSettings(), validate=validate, overlaps=overlaps)
     time = time or ManualTime()
     api = Api(clock=time.wall_clock, version=kubernetes or features.emulated_version)

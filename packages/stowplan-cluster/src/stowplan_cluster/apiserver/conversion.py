@@ -7,9 +7,9 @@ nothing.
 HorizontalPodAutoscalers are stored as v2. v1 has one metric only; the other fields are carried in annotations, so that
 a v1 client loses nothing by writing back what it read.
 
-PodGroups and Workloads are stored in the one version that a cluster serves, and converted if a state file is of a cluster
-of another version. v1alpha2 has a name in place of the object `disruptionMode`, calls the reference to a Workload
-otherwise, and lacks `preemptionPolicy`.
+PodGroups and Workloads are stored in the one version that a cluster serves, and converted if a state file is of a
+cluster of another version. v1alpha2 has a name in place of the object `disruptionMode`, calls the reference to a
+Workload otherwise, and lacks `preemptionPolicy`.
 
 Everything else differs by apiVersion only; of custom resources, conversion strategy None is supported.
 

@@ -1,6 +1,6 @@
 """A registry of metrics, with the flags that hide or show them.
 
-Families are added when they are created and stay. None is deprecated in this release, so
+Families are added when they are created and stay. None was deprecated in an earlier release, so
 --show-hidden-metrics-for-version has no effect. A disabled one is created like any other, so that its users need not
 know, but never exported. Values that are stored elsewhere (queue lengths, /proc) are read at each scrape, by a function
 passed to `at_scrape`.
@@ -91,9 +91,17 @@ class MetricsRegistry:
         return vector.with_label_values()
 
     def histogram_vec(
-        self, name: str, help: str, labels: Labels, buckets: tuple[float, ...], *, stability: Stability = "ALPHA"
+        self,
+        name: str,
+        help: str,
+        labels: Labels,
+        buckets: tuple[float, ...],
+        *,
+        stability: Stability = "ALPHA",
+        deprecated: str = "",
     ) -> HistogramVec:
-        vector = self._histogram_vec(name, help, labels, buckets, stability)
+        """`deprecated`: the version that deprecated it."""
+        vector = self._histogram_vec(name, help, labels, buckets, stability, deprecated)
         self._resets.append(vector.reset)
         return vector
 
@@ -136,12 +144,18 @@ class MetricsRegistry:
             reset()
 
     def _histogram_vec(
-        self, name: str, help: str, labels: Labels, buckets: tuple[float, ...], stability: Stability
+        self,
+        name: str,
+        help: str,
+        labels: Labels,
+        buckets: tuple[float, ...],
+        stability: Stability,
+        deprecated: str = "",
     ) -> HistogramVec:
         if list(buckets) != sorted(set(buckets)):
             raise ValueError(f"{name}: buckets must ascend, got {buckets}")
         vector = self._vector(name, labels, partial(Histogram, buckets))
-        self._enter(name, help, "histogram", vector, stability)
+        self._enter(name, help, "histogram", vector, stability, deprecated)
         return vector
 
     def _vector(self, name: str, labels: Labels, make: Callable[[], Child]) -> Vec[Child]:
@@ -153,16 +167,19 @@ class MetricsRegistry:
         vector.with_label_values()
         self._enter(name, help, "counter", vector, stability)
 
-    def _enter(self, name: str, help: str, kind: Kind, vector: Vec[Child], stability: Stability) -> None:
+    def _enter(
+        self, name: str, help: str, kind: Kind, vector: Vec[Child], stability: Stability, deprecated: str = ""
+    ) -> None:
         if name in self._families:
             raise ValueError(f"metric {name} is registered twice")
         if name in self.options.disabled:
             self._hidden.inc()
             return
-        text = f"[{stability}] {help}" if stability else help
+        text = f"(Deprecated since {deprecated}) {help}" if deprecated else help
+        text = f"[{stability}] {text}" if stability else text
         self._families[name] = Family(name=name, help=text, kind=kind, labels=vector.labels, series=vector.series)
         if stability:
-            self._registered.with_label_values(stability, "").inc()
+            self._registered.with_label_values(stability, deprecated).inc()
 
 
 def exponential_buckets(start: float, factor: float, count: int) -> tuple[float, ...]:

@@ -36,6 +36,7 @@ class SchedulerMetrics:
         self._registry = registry
         self._gates = gates
         self._unseen = MetricsRegistry()
+        self._since_1_37 = gates.emulated_version >= V1_37
         self._attempts(registry)
         self._queue(registry)
         self._framework(registry)
@@ -73,6 +74,7 @@ class SchedulerMetrics:
             "scheduler_scheduling_algorithm_duration_seconds",
             "How long it took to decide on a node, in seconds.",
             _FROM_1_MS,
+            stability="BETA" if self._since_1_37 else "ALPHA",
         )
         self.pod_scheduling_sli_duration_seconds: HistogramVec = registry.histogram_vec(
             "scheduler_pod_scheduling_sli_duration_seconds",
@@ -146,6 +148,7 @@ class SchedulerMetrics:
             "How long a plugin took at an extension point, in seconds, in a sample of the cycles.",
             ("plugin", "extension_point", "status"),
             _FROM_10_US_CLOSE,
+            stability="BETA" if self._since_1_37 else "ALPHA",
         )
         self.plugin_evaluation_total: CounterVec = registry.counter_vec(
             "scheduler_plugin_evaluation_total",
@@ -185,6 +188,7 @@ class SchedulerMetrics:
             "How long a preemption in the background took, in seconds.",
             ("result",),
             _FROM_10_MS,
+            deprecated="1.37.0" if self._since_1_37 else "",
         )
         self.preemption_goroutines_execution_total: CounterVec = tasks.counter_vec(
             "scheduler_preemption_goroutines_execution_total", "Preemptions carried out in the background.", ("result",)
@@ -241,10 +245,13 @@ class SchedulerMetrics:
         )
 
     def _resource_claims(self) -> None:
-        self.resourceclaim_creates_total: CounterVec = self._registry_for("DRAExtendedResource").counter_vec(
-            "scheduler_resourceclaim_creates_total",
-            "Attempts to create ResourceClaims for extended resources.",
-            ("status",),
+        extended, help = self._registry_for("DRAExtendedResource"), "Attempts to create ResourceClaims for pods."
+        self._resourceclaim_creates_total: CounterVec = (
+            extended.counter_vec(
+                "dynamic_resource_allocation_resourceclaim_creates_total", help, ("status", "admin_access")
+            )
+            if self._since_1_37
+            else extended.counter_vec("scheduler_resourceclaim_creates_total", help, ("status",))
         )
         conditions = self._registry_for("DRADeviceBindingConditions")
         self.dra_bindingconditions_allocations_total: CounterVec = conditions.counter_vec(
@@ -258,6 +265,11 @@ class SchedulerMetrics:
             ("profile", "driver", "status"),
             exponential_buckets(0.1, 2, 14),
         )
+
+    def claim_for_extended_resources(self, status: str) -> None:
+        """Count one that was to be created; those never ask for admin access."""
+        labels = (status, "false") if self._since_1_37 else (status,)
+        self._resourceclaim_creates_total.with_label_values(*labels).inc()
 
     def _pod_groups(self, registry: MetricsRegistry) -> None:
         self.podgroup_schedule_attempts_total: CounterVec = registry.counter_vec(

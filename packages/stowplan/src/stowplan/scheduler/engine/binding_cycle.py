@@ -49,6 +49,7 @@ from stowplan.scheduler.framework.requests import (
     Request,
     Steps,
     Wait,
+    is_retriable,
     problem_of,
 )
 from stowplan.scheduler.framework.runtime.binding import (
@@ -593,13 +594,21 @@ class PluginCall(PlainStruct, eq=False):
         self.binding.cycles.writes -= self.writes
         self.writes, self.number = False, 0
         if self.binder is not None:
-            self._answered(call(self.binder.bind_answer, outcome, at=("Bind", self.binder)))
+            self._request_answered(self.binder, outcome)
         elif self.steps is not None:
             self.step(outcome)
         elif isinstance(outcome, Done):
             self.binding.call_ended(self, outcome.value)
         else:
             self.binding.call_ended(self, error(outcome.error))
+
+    def _request_answered(self, binder: RequestBinder, outcome: Outcome) -> None:
+        if binder.retry_delays and is_retriable(outcome):
+            attempt = self.binding.attempt
+            self.binder, self.steps = None, binder.bind_again(outcome, attempt.pod, attempt.node_name)
+            self.step(None)
+        else:
+            self._answered(call(binder.bind_answer, outcome, at=("Bind", binder)))
 
     def step(self, outcome: Outcome | None) -> None:
         """Resume steps with an outcome, up to the next thing that they wait for."""

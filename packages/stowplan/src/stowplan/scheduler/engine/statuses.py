@@ -34,7 +34,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.api_errors import ApiError, Conflict, InternalError, NotFound, ServiceUnavailable
+from stowplan.kube.api.api_errors import ApiError, NotFound
 from stowplan.kube.api.decode import DecodeError
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
@@ -44,14 +44,13 @@ from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.reports import Reports
 from stowplan.scheduler.engine.dumped import DumpedStatus
 from stowplan.scheduler.engine.outbox import Alarm, Outbox
-from stowplan.scheduler.framework.requests import Done, Outcome, Patch, Refused
+from stowplan.scheduler.framework.requests import Done, Outcome, Patch, is_retriable
 
 MAX_CONCURRENT_PATCHES = 16
 MAX_TRIES = 4
 RETRYING = BackoffPolicy(initial=0.01, factor=5.0, cap=1.0, jitter=0.1)
 
 _FAILURES = (ApiError, Unreachable)
-RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
 
 
 class StatusListener(Protocol):
@@ -420,10 +419,8 @@ class PodStatuses:
             self._over(writes, note, outcome.error)
 
     def _is_tried_again(self, writes: PodWrites, note: PendingStatus, outcome: Outcome) -> bool:
-        # Like upstream's "connection refused": the request was not carried out.
-        retriable = isinstance(outcome, Refused) and isinstance(outcome.error, RETRIABLE)
         outdated = writes.bound and not note.listeners
-        return retriable and note.tries < MAX_TRIES and not self._last_try and not outdated
+        return is_retriable(outcome) and note.tries < MAX_TRIES and not self._last_try and not outdated
 
     def _rest(self, writes: PodWrites, note: PendingStatus) -> None:
         writes.note = note.followed_by(writes.note)

@@ -34,7 +34,7 @@ from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.framework.rejections import Rejections, from_statuses
-from stowplan.scheduler.framework.requests import Ask, Bind, Done, Outcome, Request, Steps, Wait
+from stowplan.scheduler.framework.requests import Ask, Bind, Done, Outcome, Request, Steps, Wait, is_retriable
 from stowplan.scheduler.framework.status import Code, Status, error, unexpected, well_formed
 
 if TYPE_CHECKING:
@@ -308,7 +308,10 @@ class BindPlugin(Plugin):
 
 
 class RequestBinder(BindPlugin):
-    """A Bind plugin that only sends one request, so that no generator is needed to wait for it."""
+    """A Bind plugin that sends one request: no generator is needed to wait for it, unless it has to be retried."""
+
+    #: Seconds before each retry of a request that the API server could not carry out.
+    retry_delays: tuple[float, ...] = ()
 
     @abstractmethod
     def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
@@ -319,7 +322,16 @@ class RequestBinder(BindPlugin):
         return None if isinstance(outcome, Done) else error(outcome.error)
 
     def bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
-        return self.bind_answer((yield self.bind_request(pod, node_name)))
+        return (yield from self.bind_again((yield self.bind_request(pod, node_name)), pod, node_name))
+
+    def bind_again(self, outcome: Outcome, pod: PodInfo, node_name: str) -> Steps:
+        """Continue after the outcome of the first request."""
+        for delay in self.retry_delays:
+            if not is_retriable(outcome):
+                break
+            yield Wait(seconds=delay)
+            outcome = yield self.bind_request(pod, node_name)
+        return self.bind_answer(outcome)
 
 
 class PostBindPlugin(Plugin):

@@ -17,8 +17,9 @@ from typing import Any
 
 import msgspec
 
+from stowplan.kube.api.api_errors import Conflict, InternalError, ServiceUnavailable
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.port import Lane, PatchType
+from stowplan.kube.api.port import Lane, PatchType, Unreachable
 from stowplan.scheduler.framework.status import Status
 
 
@@ -154,6 +155,14 @@ class Unknown(msgspec.Struct, frozen=True, tag=True):
 
 
 Outcome = Done | Refused | Unknown
+
+
+def is_retriable(outcome: Outcome) -> bool:
+    """Whether the request was not carried out, and may be if it is sent again."""
+    return isinstance(outcome, Refused) and isinstance(outcome.error, _RETRIABLE)
+
+
+_RETRIABLE = (Unreachable, InternalError, ServiceUnavailable, Conflict)
 
 #: A generator of what a plugin waits for; its return value is the status.
 Steps = Generator["Request | Wait | Ask", Outcome, "Status | None"]

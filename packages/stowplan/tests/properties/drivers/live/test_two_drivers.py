@@ -242,7 +242,7 @@ EVERYTHING = [
     (0, a_simple_pod("gated", "2", gates=("a",))),
     (0, a_simple_pod("low-1", "2", grace=2, refuse_delete="1")),
     (0, a_simple_pod("low-2", "2", fail_reserve="1")),
-    (1, a_simple_pod("high", "3", priority=100, refuse_bind="1")),
+    (1, a_simple_pod("high", "3", priority=100, refuse_bind="4")),
     (12, new_node("n1", "4")),
     (0, a_simple_pod("held", hold="3")),
     (0, a_simple_pod("let-go", hold="20")),

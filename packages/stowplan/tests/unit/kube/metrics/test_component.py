@@ -45,6 +45,9 @@ def test_versions_and_features():
     assert shown["stowplan_build_info", ("version", "9.9.9")] == 1
 
 
+CLAIMS_CREATED = "dynamic_resource_allocation_resourceclaim_creates_total"
+
+
 @pytest.mark.parametrize(
     ("gate", "names"),
     [
@@ -60,7 +63,7 @@ def test_versions_and_features():
                 "pending_async_api_calls",
             },
         ),
-        ("DRAExtendedResource", {"resourceclaim_creates_total"}),
+        ("DRAExtendedResource", {CLAIMS_CREATED}),
         (
             "DRADeviceBindingConditions",
             {"dra_bindingconditions_allocations_total", "dra_bindingconditions_wait_duration_seconds"},
@@ -88,7 +91,7 @@ def test_versions_and_features():
 def test_metrics_of_disabled_gates_are_missing(gate, names):
     with_it = families(component(gates=all_gates_on()))
     metrics = component(gates=all_gates_on().with_gates({gate: False}))
-    assert with_it - families(metrics) == {f"scheduler_{name}" for name in names}
+    assert with_it - families(metrics) == {n if n == CLAIMS_CREATED else f"scheduler_{n}" for n in names}
     used_once(metrics)  # which harms nobody
 
 
@@ -101,7 +104,34 @@ def test_metrics_since_1_37():
         "placement_evaluation_duration_seconds",
     }
     before, since = (families(component(gates=all_gates_on(version))) for version in (V1_36, V1_37))
-    assert since - before == {f"scheduler_{name}" for name in added}
+    assert since - before == {CLAIMS_CREATED, *(f"scheduler_{name}" for name in added)}
+    assert before - since == {"scheduler_resourceclaim_creates_total"}
+
+
+@pytest.mark.parametrize(
+    ("name", "then", "now"),
+    [
+        ("scheduling_algorithm_duration_seconds", "[ALPHA] How", "[BETA] How"),
+        ("plugin_execution_duration_seconds", "[ALPHA] How", "[BETA] How"),
+        ("preemption_goroutines_duration_seconds", "[ALPHA] How", "[ALPHA] (Deprecated since 1.37.0) How"),
+    ],
+)
+def test_the_stability_of_a_metric_is_that_of_its_version(name, then, now):
+    for version, start in ((V1_36, then), (V1_37, now)):
+        registry = component(gates=all_gates_on(version)).registry
+        (found,) = [family for family in registry.families() if family.name == f"scheduler_{name}"]
+        assert found.help.startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "labels"),
+    [(V1_36, "scheduler_resourceclaim_creates_total", ("failure",)), (V1_37, CLAIMS_CREATED, ("failure", "false"))],
+)
+def test_claims_for_extended_resources(version, name, labels):
+    metrics = component(gates=all_gates_on(version))
+    metrics.scheduler.claim_for_extended_resources("failure")
+    (found,) = [family for family in metrics.registry.families() if family.name == name]
+    assert [(values, child.value) for values, child in found.series()] == [(labels, 1)]
 
 
 @pytest.mark.parametrize("version", [V1_36, V1_37])

@@ -8,6 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.types import Pod
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.kube.metrics.families import Histogram
 from stowplan.kube.metrics.registry import exponential_buckets
 from stowplan.scheduler.inspection.resource_metrics import resource_page
@@ -47,7 +48,7 @@ class Stated:
 @pytest.fixture(scope="module")
 def registered():
     """Families of the main page by name, with every vector used once, and the bounds of the histograms."""
-    metrics = component(gates=all_gates_on())
+    metrics = component(gates=all_gates_on(V1_36))
     used_once(metrics)
     return {family.name: (family, bounds(family)) for family in metrics.registry.families()}
 

@@ -6,9 +6,12 @@ answers plugins' requests.
 
 import pytest
 
+from stowplan.kube.api.api_errors import Conflict, Forbidden, InternalError, NotFound, ServiceUnavailable
 from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import Lease, PersistentVolumeClaim
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine import engine as engine_module
 from stowplan.scheduler.engine.effects import RunPlugin
@@ -472,3 +475,55 @@ def test_preemption_cancels_a_whole_group():
     assert engine.withdrawn == [asked]
     engine.answer_number(run, Done(error("preempted by Somebody")))
     failed_for(engine, "preempted by Somebody")
+
+
+# -- a request that is sent again -------------------------------------------------------------------------------------
+
+
+class Refusing(DrivenEngine):
+    """Its API server refuses the first bindings."""
+
+    def __init__(self, *objects, refusals, **options):
+        self.refusals = list(refusals)
+        self.sent_at = []
+        super().__init__(*objects, **options)
+
+    def _bind(self, number, bind):
+        self.sent_at.append(round(self.now - 1000, 3))
+        if self.refusals:
+            self.step(Answer(number, Refused(self.refusals.pop(0))))
+        else:
+            super()._bind(number, bind)
+
+
+TRANSIENT = (Unreachable("away"), Conflict("newer"), InternalError("broken"), ServiceUnavailable("busy"))
+
+
+@pytest.mark.parametrize("failed", TRANSIENT)
+def test_a_refused_binding_is_sent_again(failed):
+    engine = Refusing(a_node("n"), refusals=[failed])
+    engine.create(a_pod("p"))
+    assert (engine.bound, bindings(engine).asleep) == ({}, 1)
+    engine.advance(0.01)
+    assert (engine.bound, engine.sent_at) == ({"p": "n"}, [0, 0.01])
+    no_binding_is_left(engine)
+
+
+def test_the_fourth_refusal_is_final():
+    engine = Refusing(a_node("n"), refusals=TRANSIENT)
+    engine.create(a_pod("p"))
+    for delay in (0.01, 0.05, 0.25):
+        engine.advance(delay)
+    assert engine.sent_at == [0, 0.01, 0.06, 0.31]
+    failed_for(engine, 'running Bind plugin "DefaultBinder": busy')
+
+
+@pytest.mark.parametrize(
+    ("failed", "version"),
+    [(Forbidden("no"), V1_37), (NotFound("gone"), V1_37), *((failed, V1_36) for failed in TRANSIENT)],
+)
+def test_other_refusals_are_final(failed, version):
+    engine = Refusing(a_node("n"), refusals=[failed], features=default_features(version))
+    engine.create(a_pod("p"))
+    assert engine.sent_at == [0]
+    failed_for(engine, f'running Bind plugin "DefaultBinder": {failed}')

@@ -41,9 +41,7 @@ def test_the_binding_names_the_pod_by_uid(bench):
 def test_a_refusal_is_an_error_with_the_plugins_name(bench, outcome, text):
     world = bench(DefaultBinder)
     pod = world.pod(a_pod("web"))
-    steps = world.plugin.bind(CycleState(), pod, "n1")
-    next(steps)
-    failed = failure_at("Bind", "DefaultBinder", answer_to(steps, outcome), pod, "n1")
+    failed = failure_at("Bind", "DefaultBinder", world.plugin.bind_answer(outcome), pod, "n1")
     assert (failed.code, failed.plugin) == (Code.Error, "DefaultBinder")
     assert failed.message.startswith('running Bind plugin "DefaultBinder": ')
     assert text in failed.message

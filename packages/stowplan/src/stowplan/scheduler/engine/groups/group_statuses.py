@@ -19,8 +19,8 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Outbox
-from stowplan.scheduler.engine.statuses import MAX_TRIES, RETRIABLE
-from stowplan.scheduler.framework.requests import Done, Outcome, Patch, Refused
+from stowplan.scheduler.engine.statuses import MAX_TRIES
+from stowplan.scheduler.framework.requests import Done, Outcome, Patch, is_retriable
 from stowplan.scheduler.framework.status import Code, Status
 
 SCHEDULED, INITIALLY_SCHEDULED = "PodGroupScheduled", "PodGroupInitiallyScheduled"
@@ -115,8 +115,7 @@ class GroupStatuses:
     def answered(self, patch: GroupPatch, outcome: Outcome) -> None:
         if self._under_way.get(patch.group) is not patch:
             return
-        retriable = isinstance(outcome, Refused) and isinstance(outcome.error, RETRIABLE)
-        if retriable and patch.tries < MAX_TRIES:
+        if is_retriable(outcome) and patch.tries < MAX_TRIES:
             self._outbox.wake(self._outbox.now + FIRST_PAUSE * 2 ** (patch.tries - 1), patch)
             return
         del self._under_way[patch.group]

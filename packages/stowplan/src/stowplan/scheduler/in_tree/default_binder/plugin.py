@@ -5,8 +5,12 @@ Upstream: pkg/scheduler/framework/plugins/defaultbinder.
 
 from __future__ import annotations
 
+from typing import Any
+
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import RequestBinder
 from stowplan.scheduler.framework.requests import Bind
 from stowplan.scheduler.in_tree.default_binder.declaration import DECLARATION
@@ -15,8 +19,17 @@ from stowplan.scheduler.in_tree.default_binder.declaration import DECLARATION
 _log = get_logger(__name__.rpartition(".")[0])
 
 
+#: The reference has the same, with up to 10 % more at random.
+_RETRY_DELAYS = (0.01, 0.05, 0.25)
+
+
 class DefaultBinder(RequestBinder):
     declaration = DECLARATION
+
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        if handle.features.emulated_version >= V1_37:
+            self.retry_delays = _RETRY_DELAYS
 
     def bind_request(self, pod: PodInfo, node_name: str) -> Bind:
         if _log.verbosity >= 3:

@@ -255,7 +255,7 @@ class Reserving:
         metrics = self._handle.metrics
         if metrics is not None:
             status = "success" if isinstance(outcome, Done) else "failure"
-            metrics.resourceclaim_creates_total.with_label_values(status).inc()
+            metrics.claim_for_extended_resources(status)
         if not isinstance(outcome, Done) or not isinstance(outcome.value, ResourceClaim):
             what = f"{pod.namespace}/{IN_MEMORY}"
             problem = "no answer" if isinstance(outcome, Done) else outcome.error

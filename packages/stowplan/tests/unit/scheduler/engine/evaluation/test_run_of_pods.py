@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan.kube.api.api_errors import ApiError, Conflict
+from stowplan.kube.api.api_errors import ApiError, Forbidden
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.metrics.exposition import family_text
@@ -107,7 +107,7 @@ class Side:
 
     def a_bind_fails(self, which):
         if numbers := self.hand.answerable:
-            self.hand.answer(numbers[which % len(numbers)], refused=Conflict("no"))
+            self.hand.answer(numbers[which % len(numbers)], refused=Forbidden("no"))
 
     def all_is_delivered(self):
         for kind in list(self.hand.news):
