@@ -114,6 +114,8 @@ class PlainQueue:
         self.pods.append(pod)
 
     def sleep(self, pod, cause, *, left=False):
+        if self.newer and pod["gate"]:
+            pod["flushed"] = False
         known = self.find(pod["info"].key)
         if known is pod and pod["place"] == "UNSCHEDULABLE":
             # A pod that an event moves leaves first, and keeps its position.
@@ -215,7 +217,8 @@ class PlainQueue:
     def arriving(self, info):
         return {
             "info": info, "profile": info.pod.spec.scheduler_name, "timestamp": self.now(), "attempts": 0,
-            "rejections": 0, "errors": 0, "flushed": False, "initial": None, "no": set(), "pending": set(), "gate": "",
+            "rejections": 0, "errors": 0, "flushed": False,
+            "flushed at": -inf, "initial": None, "no": set(), "pending": set(), "gate": "",
             "place": None, "arrival": 0,
         }  # fmt: skip
 
@@ -244,7 +247,7 @@ class PlainQueue:
         pod = self.find(info.key)
         if pod is None:
             return
-        if pod["place"] == "UNSCHEDULABLE":
+        if self.newer or pod["place"] == "UNSCHEDULABLE":
             for plugin in pod["no"] | pod["pending"]:
                 self.rejected_by[plugin, pod["profile"]] -= 1
         self.pods.remove(pod)
@@ -296,7 +299,7 @@ class PlainQueue:
             pod["errors"] += 1
         else:
             pod["rejections"], pod["errors"] = pod["rejections"] + 1, 0
-        pod.update(timestamp=self.now(), flushed=False, gate="")
+        pod.update({"timestamp": self.now(), "flushed": False, "flushed at": -inf, "gate": ""})
         for plugin in pod["no"] | pod["pending"]:
             self.rejected_by[plugin, pod["profile"]] += 1
         strategy = self.after_attempt(pod)
@@ -353,9 +356,12 @@ class PlainQueue:
         now = self.last_tick(30)
         if now > self.swept:
             self.swept = now
-            late = [p for p in self.of("UNSCHEDULABLE") if now - p["timestamp"] > self.settings["max_in_unschedulable"]]
+            longest = self.settings["max_in_unschedulable"]
+            late = [p for p in self.of("UNSCHEDULABLE") if now - max(p["timestamp"], p["flushed at"]) > longest]
             for pod in late:
                 pod["flushed"] = True
+                if self.newer:
+                    pod["flushed at"] = self.now()
             if late:
                 self.move(late, wildcard, None, None)
 

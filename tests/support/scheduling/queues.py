@@ -55,8 +55,10 @@ class QueueHarness:
         version=DEFAULT_VERSION,
         features=None,
         start=1000.0,
+        groups=None,
         **settings,
     ):
+        """`groups`: the PodGroups that exist, a set that may change; None: groups have no entries."""
         self.now = start
         self.state = ClusterState(emulated_version=version)
         self.moves, self.wakes, self.problems = [], [], []
@@ -73,6 +75,7 @@ class QueueHarness:
             settings=QueueSettings(**settings),
             observer=Observer(self),
             emulated_version=version,
+            group_exists=None if groups is None else lambda group: group in groups,
         )
 
     # -- pods ---------------------------------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ _FROM_10_US_CLOSE = exponential_buckets(0.00001, 1.5, 20)
 _FROM_10_MS = exponential_buckets(0.01, 2, 20)
 
 QUEUES = ("active", "backoff", "unschedulable", "gated")
+#: Where pods wait for their group; since 1.37.
+QUEUES_OF_MEMBERS = ("incomplete", "pending")
 
 
 class Gates(Protocol):
@@ -102,8 +104,20 @@ class SchedulerMetrics:
             ("queue",),
             stability="STABLE",
         )
-        for queue in QUEUES:
+        newer = self._gates.emulated_version >= V1_37
+        for queue in (*QUEUES, *(QUEUES_OF_MEMBERS if newer else ())):
             self.pending_pods.with_label_values(queue)
+        entities = registry if newer else self._unseen
+        self.queued_entities: GaugeVec = entities.gauge_vec(
+            "scheduler_queued_entities",
+            "Pods without a group, and groups of pods, that wait in a queue, by queue and type.",
+            ("queue", "type"),
+        )
+        self.queue_incoming_entities_total: CounterVec = entities.counter_vec(
+            "scheduler_queue_incoming_entities_total",
+            "Pods without a group, and groups of pods, that entered a queue, by queue, event and type.",
+            ("queue", "event", "type"),
+        )
         self.queue_incoming_pods_total: CounterVec = registry.counter_vec(
             "scheduler_queue_incoming_pods_total",
             "Pods that entered a queue, by queue and by the event that put them there.",

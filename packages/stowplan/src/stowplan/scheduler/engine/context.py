@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.dumped import DumpedTimer
@@ -15,7 +16,7 @@ from stowplan.scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE, Cluste
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import Stories
 from stowplan.scheduler.queue.observer import QueueObserver
-from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod, log_keys
 from stowplan.scheduler.queue.scheduling_queue import QUEUE_NAMES, SchedulingQueue
 
 _log = get_logger(__name__)
@@ -87,23 +88,33 @@ class EngineContext(PlainStruct, kw_only=True, eq=False):
 class QueueWatcher(QueueObserver):
     """Turns queue moves into stories and log lines."""
 
-    def __init__(self, stories: Stories, reporter: Reporter) -> None:
+    def __init__(self, stories: Stories, reporter: Reporter, version: KubernetesVersion) -> None:
         self._stories = stories
         self._reporter = reporter
+        self._version = version
+        self._words = ("Pod", "the pod") if version < V1_37 else ("Entity", "it")
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
         if self._stories.kept:
             self._stories.moved(queued, place, cause)
-        if _log.verbosity < 5 or place not in QUEUE_NAMES:
+        if _log.verbosity >= 5 and queued.entry is None:
+            self._log_move(queued, place, cause)
+
+    def group_moved(self, group: QueuedGroup, place: Place, cause: str) -> None:
+        if _log.verbosity >= 5:
+            self._log_move(group, place, cause)
+
+    def _log_move(self, queued: QueuedPod, place: Place, cause: str) -> None:
+        if place not in QUEUE_NAMES:
             return
-        text = "Pod moved to an internal scheduling queue"
+        text = f"{self._words[0]} moved to an internal scheduling queue"
         if place is Place.UNSCHEDULABLE:
             if queued.gated:
-                text += ", because the pod is gated"
+                text += f", because {self._words[1]} is gated"
             elif cause == SCHEDULE_ATTEMPT_FAILURE:
                 # Logged in more detail by the queue itself.
                 return
-        _log.v(5).info(text, pod=queued.pod, event=cause, queue=QUEUE_NAMES[place])
+        _log.v(5).info(text, **log_keys(queued, self._version), event=cause, queue=QUEUE_NAMES[place])
 
     def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
         self._stories.woken(pods, event.label, changed)

@@ -29,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.port import Api
-from stowplan.kube.api.types import Pod
+from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates, Profile
 from stowplan.kube.klog import get_logger
@@ -225,6 +225,7 @@ class Engine:
         self._input_handlers = self._handlers_of_inputs()
 
     def _new_queue(self, config: Configuration, reporter: Reporter) -> SchedulingQueue:
+        version = self.features.emulated_version
         return SchedulingQueue(
             self.frameworks,
             self.state.nominator,
@@ -232,10 +233,13 @@ class Engine:
             now=self.now,
             metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=self._meter.clock),
             settings=self._queue_settings(config),
-            observer=QueueWatcher(self.stories, reporter),
-            emulated_version=self.features.emulated_version,
-            groups_together=self.features.emulated_version >= V1_37 and self.features.enabled("GenericWorkload"),
+            observer=QueueWatcher(self.stories, reporter, version),
+            emulated_version=version,
+            group_exists=self._group_exists if version >= V1_37 and self.features.enabled("GenericWorkload") else None,
         )
+
+    def _group_exists(self, group: str) -> bool:
+        return self.state.objects.get(PodGroup, group) is not None
 
     @property
     def _pops_from_backoff(self) -> bool:

@@ -153,8 +153,12 @@ class EventHandlers:
         started = self._now()
         if isinstance(new, STORED):
             self._state.put_object(new)
+            if old is None and isinstance(new, PodGroup):
+                self._queue.group_added(_key_of(new))
         elif isinstance(old, STORED):
             self._state.remove_object(old)
+            if isinstance(old, PodGroup):
+                self._queue.group_deleted(_key_of(old))
         self._notify_timed(old, new, started)
 
     def _notify(self, old: Any, new: Any) -> None:
@@ -334,6 +338,10 @@ class EventHandlers:
     def _nomination_lost(self, pod: Pod, priority: int) -> None:
         """A nomination was removed, which may free room for other pods."""
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
+
+
+def _key_of(group: PodGroup) -> str:
+    return f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
 
 def _log_change(what: str, old: object, new: object, **keys: object) -> None:

@@ -103,8 +103,6 @@ class Failure(PlainStruct, frozen=True, kw_only=True):
     nominated_node_name: str | None = ""
     #: The evictions that clear that node.
     plan: EvictionPlan | None = None
-    #: Whether it is tried again without backoff, and keeps its position in the order.
-    at_once: bool = False
 
     @property
     def reason(self) -> str:
@@ -529,7 +527,7 @@ class FailureHandler:
             self._log_absence(queued)
             self._queue.done(queued.pod.uid)
         else:
-            self._requeue(queued, newest, at_once=failure.at_once)
+            self._requeue(queued, newest)
             self._queue.nominate(queued.pod, failure.nominated_node_name)
         if failure.status.code == Code.Skip:
             # Every Bind plugin skipped the pod: there is no message to report.
@@ -579,10 +577,10 @@ class FailureHandler:
             text = "Pod has been assigned to node. Abort adding it back to queue."
             _log.info(text, pod=queued.pod, node=placed.node_name)
 
-    def _requeue(self, queued: QueuedPod, newest: PodInfo, *, at_once: bool) -> None:
+    def _requeue(self, queued: QueuedPod, newest: PodInfo) -> None:
         queued.pod = newest
         try:
-            self._queue.add_unschedulable_if_not_present(queued, at_once=at_once)
+            self._queue.add_unschedulable_if_not_present(queued)
         except ValueError as e:
             self._reporter.report(str(e))
 

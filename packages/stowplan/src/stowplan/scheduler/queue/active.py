@@ -79,7 +79,7 @@ class ActiveQueue:
             new = self._new.peek()
             if new is not None and new.pod.priority == queued.pod.priority:
                 queued = new
-        self.discard(queued.pod.key)
+        self.discard(queued.key)
         return queued
 
     # -- invariants ---------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class PodHeap:
     def put(self, queued: QueuedPod) -> None:
         """Add the pod, or sort it in again after a change."""
         key = self._key(queued)
-        name = queued.pod.key
+        name = queued.key
         known = self.entries.get(name)
         if known is not None and known[0] == key and known[3] is queued:
             return
@@ -155,7 +155,7 @@ class PodHeap:
         heap, entries = self._heap, self.entries
         while heap:
             head = heap[0]
-            known = entries.get(head[3].pod.key)
+            known = entries.get(head[3].key)
             if known is not None and known[2] == head[2]:
                 return head[3]
             heappop(heap)
@@ -165,7 +165,7 @@ class PodHeap:
         heap, entries = self._heap, self.entries
         while heap:
             head = heappop(heap)
-            key = head[3].pod.key
+            key = head[3].key
             known = entries.get(key)
             if known is not None and known[2] == head[2]:
                 del entries[key]
@@ -183,8 +183,8 @@ class PodHeap:
         """Invariants that do not hold."""
         in_heap = {id(entry) for entry in self._heap}
         for name, entry in self.entries.items():
-            if entry[3].pod.key != name:
-                yield f"pod {entry[3].pod.key}: held under the name {name}"
+            if entry[3].key != name:
+                yield f"pod {entry[3].key}: held under the name {name}"
             if id(entry) not in in_heap:
                 yield f"pod {name}: has an entry, but the heap has not"
 

@@ -9,12 +9,12 @@ Upstream: pkg/scheduler/backend/queue/backoff_queue.go.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from math import floor, inf, ldexp
+from math import floor, inf, ldexp, sqrt
 from typing import Any
 
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.queue.active import PodHeap
-from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod
 
 #: Seconds between two checks for completed backoffs.
 _INTERVAL = 1.0
@@ -74,15 +74,17 @@ class BackoffQueue:
             count = queued.consecutive_errors_count or queued.unschedulable_count
             if not count or not self._settings.max_backoff:
                 return -inf
-            queued.backoff_expiration = self._aligned(queued.timestamp + self._duration(count))
+            queued.backoff_expiration = self._aligned(queued.timestamp + self._duration(count, queued))
         return queued.backoff_expiration
 
-    def _duration(self, count: int) -> float:
-        """1, 2, 4, 8, 10, 10, … seconds by default."""
-        settings = self._settings
-        if settings.initial_backoff > ldexp(settings.max_backoff, 1 - count):
-            return settings.max_backoff
-        return ldexp(settings.initial_backoff, count - 1)
+    def _duration(self, count: int, queued: QueuedPod) -> float:
+        """1, 2, 4, 8, 10, 10, … seconds by default; a group's grows on with the root of its size."""
+        most = self._settings.max_backoff
+        if isinstance(queued, QueuedGroup):
+            most *= sqrt(len(queued.members))
+        if self._settings.initial_backoff > ldexp(most, 1 - count):
+            return most
+        return ldexp(self._settings.initial_backoff, count - 1)
 
     def _aligned(self, moment: float) -> float:
         return float(floor(moment)) if self._in_whole_seconds else moment

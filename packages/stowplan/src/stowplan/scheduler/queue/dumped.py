@@ -5,14 +5,17 @@ Pods in flight are not included: an attempt in progress cannot be dumped.
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
+from stowplan.scheduler.cluster.pending_pods import PendingPods
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod
 
 
 class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting pod. The pod itself is among the pending pods. For the fields see `QueuedPod`."""
+    """A waiting pod, or a group's entry. The pod itself is among the pending pods. For the fields see `QueuedPod`."""
 
     key: str
     place: str
@@ -28,8 +31,17 @@ class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
     pending_plugins: list[str]
     gating_plugin: str
     with_group: bool = False
-    #: Only if it is.
-    held: bool | msgspec.UnsetType = msgspec.UNSET
+    #: Only if it was; since 1.37.
+    flushed_at: float | msgspec.UnsetType = msgspec.UNSET
+    #: Of a group's entry; since 1.37.
+    group: DumpedGroup | msgspec.UnsetType = msgspec.UNSET
+
+
+class DumpedGroup(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    members: list[DumpedQueuedPod]
+    #: The key of the pod that gates it; "" if none does.
+    gated_by: str
 
 
 class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,15 +61,39 @@ class DumpedQueue(msgspec.Struct, frozen=True, kw_only=True):
     rejected_by: list[tuple[str, str, int]]
 
 
+#: Fields of a queued pod; `group` is a group's alone.
+_COPIED = tuple(name for name in DumpedQueuedPod.__struct_fields__ if name != "group")
+
+
 def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:
-    fields = {name: getattr(queued, name) for name in DumpedQueuedPod.__struct_fields__}
+    fields: dict[str, Any] = {name: getattr(queued, name) for name in _COPIED}
     plugins = {name: sorted(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
-    held = True if queued.held else msgspec.UNSET
-    return DumpedQueuedPod(**(fields | plugins | {"place": queued.place.value, "held": held}))
+    if queued.flushed_at is None:
+        fields["flushed_at"] = msgspec.UNSET
+    if isinstance(queued, QueuedGroup):
+        members = [dumped_pod(member) for member in queued.members.values()]
+        gate = "" if queued.gated_by is None else queued.gated_by.key
+        fields["group"] = DumpedGroup(name=queued.name, members=members, gated_by=gate)
+    return DumpedQueuedPod(**(fields | plugins | {"place": queued.place.value}))
 
 
-def restored_pod(dumped: DumpedQueuedPod, info: PodInfo) -> QueuedPod:
-    fields = msgspec.structs.asdict(dumped)
-    del fields["key"]
+def restored_pod(dumped: DumpedQueuedPod, pending: PendingPods) -> QueuedPod:
+    fields = {name: value for name, value in msgspec.structs.asdict(dumped).items() if value is not msgspec.UNSET}
     plugins = {name: set(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
-    return QueuedPod(pod=info, **(fields | plugins | {"place": Place(dumped.place), "held": dumped.held is True}))
+    fields |= plugins | {"place": Place(dumped.place)}
+    if not isinstance(dumped.group, DumpedGroup):
+        return QueuedPod(pod=_pending_pod(dumped.key, pending), **fields)
+    del fields["group"]
+    members = [restored_pod(member, pending) for member in dumped.group.members]
+    entry = QueuedGroup(pod=members[0].pod, name=dumped.group.name, **fields)
+    for member in members:
+        entry.put(member)
+    entry.gated_by = entry.members.get(dumped.group.gated_by)
+    return entry
+
+
+def _pending_pod(key: str, pending: PendingPods) -> PodInfo:
+    info = pending.get(key)
+    if info is None:
+        raise ValueError(f"pod {key} waits in the queue of the dump, and is not among its pending pods")
+    return info

@@ -1,4 +1,6 @@
-"""Queue metrics: incoming pods by event, hint durations.
+"""Queue metrics: incoming pods and entities by event, hint durations.
+
+An entity is a pod without a group, or a group; it is counted since 1.37.
 
 Gauges (waiting pods by queue, pods rejected by a plugin, events in flight) are read from the queue itself at a scrape.
 
@@ -24,15 +26,22 @@ class QueueMetrics:
         self._metrics = metrics
         self.now = now
         self._incoming: dict[tuple[str, str], Counter] = {}
+        self._entities: dict[tuple[str, str, str], Counter] = {}
         self._hints: dict[tuple[str, str, str], Histogram] = {}
 
-    def entered(self, queue: str, cause: str) -> None:
-        """Count a pod that entered a queue."""
+    def entered(self, queue: str, cause: str, pods: int = 0, *, moved: bool = True) -> None:
+        """Count what entered a queue: a pod, or a group with some `pods`; the entity only if it `moved` there."""
         counter = self._incoming.get((queue, cause))
         if counter is None:
             counter = self._metrics.queue_incoming_pods_total.with_label_values(queue, cause)
             self._incoming[queue, cause] = counter
-        counter.inc()
+        counter.value += pods or 1
+        if moved:
+            key = queue, cause, "podgroup" if pods else "pod"
+            counter = self._entities.get(key)
+            if counter is None:
+                counter = self._entities[key] = self._metrics.queue_incoming_entities_total.with_label_values(*key)
+            counter.value += 1
 
     @property
     def incoming(self) -> collections.Counter[tuple[str, str]]:
@@ -55,7 +64,7 @@ class NoQueueMetrics(QueueMetrics):
     def __init__(self) -> None:
         self.now = _no_time
 
-    def entered(self, queue: str, cause: str) -> None:
+    def entered(self, queue: str, cause: str, pods: int = 0, *, moved: bool = True) -> None:
         pass
 
     @property

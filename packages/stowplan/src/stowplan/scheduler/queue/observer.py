@@ -10,7 +10,7 @@ from typing import Any
 
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.framework.events import ClusterEvent
-from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)
@@ -18,7 +18,10 @@ class QueueObserver:
     """Does nothing; override as needed."""
 
     def moved(self, queued: QueuedPod, place: Place, cause: str) -> None:
-        """A pod moved to a place."""
+        """A pod moved to a place, by itself or with its group."""
+
+    def group_moved(self, group: QueuedGroup, place: Place, cause: str) -> None:
+        """A group's entry moved to a place, after its pods."""
 
     def woken(self, pods: Sequence[QueuedPod], event: ClusterEvent, changed: Any) -> None:
         """An event requeued pods that plugins had rejected; the rejecting plugins are still recorded on them.

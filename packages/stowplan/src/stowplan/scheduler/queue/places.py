@@ -4,8 +4,7 @@ A pod is in one place at a time, and at most one waiting pod has a given `namesp
 enters the active queue, and before it enters backoff if pods are popped from there; a pod that it rejects is gated and
 stays unschedulable.
 
-Since 1.37 the pods of a group wait together: while PreEnqueue gates one of them, the others are *held*, which is to be
-gated by its plugin. They are asked again when the last gated one is not gated any more, or has left.
+Since 1.37 a group is one entry (`QueuedGroup`), which any of its pods gates; `group_entries` puts pods into it.
 
 Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (moveToActiveQ, moveToBackoffQ,
 requeuePodWithQueueingStrategy), docs/reference/behaviour.md, The queue.
@@ -14,7 +13,7 @@ requeuePodWithQueueingStrategy), docs/reference/behaviour.md, The queue.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -34,7 +33,7 @@ from stowplan.scheduler.queue.active import ActiveQueue, PodHeap
 from stowplan.scheduler.queue.backoff import BackoffQueue, QueueSettings
 from stowplan.scheduler.queue.metrics import QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
-from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
+from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod, pods_of
 from stowplan.scheduler.queue.requeueing import Requeueing, Strategy
 from stowplan.scheduler.queue.unschedulable import UnschedulablePods
 
@@ -56,15 +55,15 @@ class Places:
         nominations: Nominations,
         metrics: QueueMetrics,
         observer: QueueObserver,
-        groups_together: bool,
+        has_entries: bool,
         emulated_version: KubernetesVersion,
     ) -> None:
+        """`has_entries`: whether a group is one entry."""
         events = pod_events(emulated_version)
-        #: Causes with which the nomination in the pod's status is taken over.
-        self._updated = events.updated.label
-        self._new = (events.added.label, self._updated)
         #: Whether gated pods keep their nomination, and are flushed like others.
         self._minds_gated = emulated_version >= V1_37
+        #: Causes with which the nomination in the pod's status is taken over here; since 1.37 the queue does it before.
+        self._nominated_with = () if self._minds_gated else (events.added.label, events.updated.label)
         self._pop_from_backoff = settings.pop_from_backoff
         self._now = now
         self._gate = gate
@@ -75,14 +74,13 @@ class Places:
         self.active = ActiveQueue(sort_key, rejected_in_a_row=rejected_in_a_row)
         self.backoff = BackoffQueue(settings, sort_key=sort_key, now=now)
         self.unschedulable = UnschedulablePods()
-        #: Waiting pods by `namespace/name`.
+        #: Waiting pods and groups by key.
         self._queued: dict[str, QueuedPod] = {}
-        #: Pod group -> its waiting pods by `namespace/name`, while it has any.
+        #: Waiting pods of groups that have entries, by `namespace/name`; kept by `GroupEntries`.
+        self.members: dict[str, QueuedPod] = {}
+        self.has_entries = has_entries
+        #: Pod group -> its waiting pods by `namespace/name`, while it has any; without the pods of entries.
         self._members: dict[str, dict[str, QueuedPod]] = {}
-        self.groups_together = groups_together
-        #: Pod group -> its pods that are gated, and not held; only if groups wait together.
-        self._gated: dict[str, dict[str, QueuedPod]] = {}
-        self._releasing = False
         self.arrivals = 0
         #: No unschedulable pod that `times_out` has an earlier timestamp.
         self.oldest = inf
@@ -90,7 +88,8 @@ class Places:
         self.rejected_by: Counter[tuple[str, str]] = Counter()
 
     def get(self, key: str) -> QueuedPod | None:
-        return self._queued.get(key)
+        found = self._queued.get(key)
+        return self.members.get(key) if found is None and self.members else found
 
     def of_group(self, group: str) -> list[QueuedPod]:
         """The waiting pods of a pod group, in order of arrival."""
@@ -98,79 +97,40 @@ class Places:
 
     def renew(self, queued: QueuedPod, info: PodInfo) -> None:
         """Take over another version of a waiting pod; a successor of its name may be in another group."""
-        before = queued.pod
         self._leave(queued)
         queued.pod = info
         self._enter(queued)
-        if before.pod.spec.scheduling_group != info.pod.spec.scheduling_group:
-            self.release(before, self._updated)
-            self.release(info, self._updated)
 
     @property
-    def waiting(self) -> int:
-        return len(self._queued)
+    def is_empty(self) -> bool:
+        return not (self._queued or self.members)
 
-    # -- groups -------------------------------------------------------------------------------------------------------
+    def entities(self) -> Iterator[QueuedPod]:
+        """What waits: in the active queue, in backoff, unschedulable."""
+        yield from self.active
+        yield from self.backoff
+        yield from self.unschedulable_entities()
 
-    def add(self, queued: QueuedPod, cause: str) -> None:
-        """Add a new pod; it joins the backoff of its group."""
-        group = self._group(queued.pod)
-        others = self._members.get(group, {}).values() if group else ()
-        backing_off = next((o for o in others if o.place in (Place.BACKOFF, Place.ERROR_BACKOFF)), None)
-        if backing_off is None or any(other.place is Place.ACTIVE for other in others):
-            self.move_to_active(queued, cause)
-            return
-        self._nominations.add(queued.pod)
-        queued.timestamp, queued.with_group = backing_off.timestamp, backing_off.with_group
-        queued.unschedulable_count = backing_off.unschedulable_count
-        queued.consecutive_errors_count = backing_off.consecutive_errors_count
-        self.requeue(queued, Strategy.AFTER_BACKOFF, cause)
-
-    def release(self, member: PodInfo, cause: str, strategy: Strategy = Strategy.AFTER_BACKOFF) -> None:
-        """Requeue the held pods of this pod's group, unless one of its pods is still gated."""
-        group = self._group(member)
-        if not group or self._releasing or self._gated.get(group):
-            return
-        self._releasing = True
-        try:
-            for queued in self.of_group(group):
-                if queued.held:
-                    self.requeue(queued, strategy, cause)
-        finally:
-            self._releasing = False
-
-    def _hold_others(self, gated: QueuedPod, cause: str) -> None:
-        """Hold back the other pods of a group, one pod of which is gated."""
-        for other in self.of_group(group_key(gated.pod.pod)):
-            if other.gated or other is gated or not self._asks_at(other.place):
-                continue
-            if other.place is Place.UNSCHEDULABLE:
-                other.gating_plugin, other.held = gated.gating_plugin, True
-                self.unschedulable.put(other)
-            else:
-                self.take_out(other)
-                other.gating_plugin, other.held = gated.gating_plugin, True
-                self._move_to_unschedulable(other, cause)
-
-    def _asks_at(self, place: Place) -> bool:
-        """Whether PreEnqueue was asked about pods in this place."""
-        return self._pop_from_backoff or place not in (Place.BACKOFF, Place.ERROR_BACKOFF)
-
-    def _group(self, info: PodInfo) -> str:
-        """The group with which a pod waits; "" if it waits alone."""
-        together = self.groups_together and info.pod.spec.scheduling_group is not None
-        return group_key(info.pod) if together else ""
+    def unschedulable_entities(self) -> Iterable[QueuedPod]:
+        """Unschedulable pods without a group, and groups."""
+        if not self.has_entries:
+            return self.unschedulable
+        return dict.fromkeys(queued if queued.entry is None else queued.entry for queued in self.unschedulable)
 
     # -- moves --------------------------------------------------------------------------------------------------------
 
-    def requeue(self, queued: QueuedPod, strategy: Strategy, cause: str) -> bool:
-        """Move the pod as the strategy says; False if it is unschedulable or gated then."""
+    def requeue(self, queued: QueuedPod, strategy: Strategy, cause: str, *, arrives: bool = False) -> bool:
+        """Move the pod as the strategy says; False if it is unschedulable or gated then.
+
+        `arrives`: it is new to the queue, for its metrics.
+        """
+        came_from = None if arrives else strategy
         if strategy is Strategy.SKIP:
-            self._move_to_unschedulable(queued, cause)
+            self._move_to_unschedulable(queued, cause, came_from)
             return False
         if strategy is Strategy.AFTER_BACKOFF and self.backoff.is_backing_off(queued):
-            return self._move_to_backoff(queued, cause)
-        return self.move_to_active(queued, cause)
+            return self._move_to_backoff(queued, cause, came_from)
+        return self.move_to_active(queued, cause, came_from)
 
     def requeue_unschedulable(self, queued: QueuedPod, strategy: Strategy, cause: str) -> None:
         """Requeue a pod that is unschedulable; no-op if it no longer is."""
@@ -179,7 +139,8 @@ class Places:
             return
         if not self.requeue(queued, strategy, cause):
             # Parity: a pod that is gated again is counted as entering once more.
-            self._metrics.entered("unschedulable", cause)
+            pods = self._size(queued) if self.has_entries else 0
+            self._metrics.entered("unschedulable", cause, pods, moved=strategy is not Strategy.SKIP)
 
     def requeue_with_changed_plugins(self, queued: QueuedPod, cause: str) -> None:
         """Re-evaluate a waiting pod with changed plugins: a ready pod stays ready unless it is gated."""
@@ -205,60 +166,61 @@ class Places:
             self._leave(queued)
             self.requeue(queued, Strategy.AFTER_BACKOFF, PROFILE_SWAPPED.label)
 
-    def move_to_active(self, queued: QueuedPod, cause: str, *, from_backoff: bool = False) -> bool:
-        """Move the pod to the active queue; False if it is gated."""
-        new = cause in self._new
-        if new and self._minds_gated:
-            self._nominations.add(queued.pod)
+    def move_to_active(
+        self, queued: QueuedPod, cause: str, came_from: Strategy | None = None, *, from_backoff: bool = False
+    ) -> bool:
+        """Move the pod to the active queue; False if it is gated.
+
+        Parity: `came_from` says by its strategy, not by its place, where it was; None: it is new.
+        """
         # If pods are popped from backoff, too, PreEnqueue was asked before that, and is not again between the two.
         if not (from_backoff and self._pop_from_backoff) and self._is_gated(queued):
-            self._move_to_unschedulable(queued, cause)
+            self._move_to_unschedulable(queued, cause, came_from)
             return False
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = self._now()
-        if queued.pod.key in self._queued:
+        if queued.key in self._queued:
             self._make_way(queued, cause)
         self._arrive(queued)
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
-        self._metrics.entered("active", cause)
-        if new and not self._minds_gated:
+        pods = self._size(queued) if self.has_entries else 0
+        self._metrics.entered("active", cause, pods, moved=came_from is not Strategy.IMMEDIATELY)
+        if cause in self._nominated_with:
             self._nominations.add(queued.pod)
-        if self.groups_together:
-            self.release(queued.pod, cause, Strategy.IMMEDIATELY)
         return True
 
-    def _move_to_backoff(self, queued: QueuedPod, cause: str) -> bool:
+    def _move_to_backoff(self, queued: QueuedPod, cause: str, came_from: Strategy | None) -> bool:
         """Move the pod to the backoff queue; False if it is gated."""
         if self._pop_from_backoff and self._is_gated(queued):
-            self._move_to_unschedulable(queued, cause)
+            self._move_to_unschedulable(queued, cause, came_from)
             return False
         self._make_way(queued, cause)
         self._arrive(queued)
         place = self.backoff.put(queued)
         self.settle(queued, place, cause)
-        self._metrics.entered("backoff", cause)
-        if self.groups_together:
-            self.release(queued.pod, cause)
+        pods = self._size(queued) if self.has_entries else 0
+        self._metrics.entered("backoff", cause, pods, moved=came_from is not Strategy.AFTER_BACKOFF)
         return True
 
-    def _move_to_unschedulable(self, queued: QueuedPod, cause: str) -> None:
-        present = self._queued.get(queued.pod.key)
+    def _move_to_unschedulable(self, queued: QueuedPod, cause: str, came_from: Strategy | None) -> None:
+        if self._minds_gated and queued.gated:
+            queued.was_flushed = False
+        present = self._queued.get(queued.key)
         if present is queued:
-            self.unschedulable.put(queued)
+            self.put_unschedulable(queued)
         elif present is not None and present.place is not Place.UNSCHEDULABLE:
             # A second pod of that name is gated: the first one stays where it is.
             return
         else:
             self._make_way(queued, cause)
             self._arrive(queued)
-            self.unschedulable.put(queued)
+            self.put_unschedulable(queued)
             self.settle(queued, Place.UNSCHEDULABLE, cause)
-            self._metrics.entered("unschedulable", cause)
+            pods = self._size(queued) if self.has_entries else 0
+            self._metrics.entered("unschedulable", cause, pods, moved=came_from is not Strategy.SKIP)
         if self.times_out(queued):
             self.oldest = min(self.oldest, queued.timestamp)
-        if self._gated and queued.gated and not queued.held and len(self._gated.get(self._group(queued.pod), ())) == 1:
-            self._hold_others(queued, cause)
 
     def times_out(self, queued: QueuedPod) -> bool:
         """Whether the pod is requeued without an event after a time.
@@ -274,57 +236,87 @@ class Places:
 
     def _is_gated(self, queued: QueuedPod) -> bool:
         """Run PreEnqueue, and record on the pod which plugin gates it."""
+        if self.has_entries and isinstance(queued, QueuedGroup):
+            return self._group_is_gated(queued)
         plugin = queued.gating_plugin = self._gate.gating_plugin(queued)
-        if plugin:
-            self._count_rejection(queued, plugin)
-        if self.groups_together and queued.pod.pod.spec.scheduling_group is not None:
-            return self._is_gated_with(group_key(queued.pod.pod), queued)
-        return bool(plugin)
-
-    def _count_rejection(self, queued: QueuedPod, plugin: str) -> None:
-        if plugin not in queued.unschedulable_plugins:
+        if plugin and plugin not in queued.unschedulable_plugins:
             if plugin not in queued.pending_plugins:
                 self.rejected_by[plugin, queued.profile] += 1
             queued.unschedulable_plugins.add(plugin)
+        return bool(plugin)
 
-    def _is_gated_with(self, group: str, queued: QueuedPod) -> bool:
-        """Whether the pod is gated, or else another pod of its group still is, so that it is held."""
-        queued.held = False
-        if self._queued.get(queued.pod.key) is queued:
-            self._count_gated(group, queued)
-        while not queued.gated and (gated := self._gated.get(group)):
-            other = next(iter(gated.values()))
-            if plugin := self._gate.gating_plugin(other):
-                self._count_rejection(other, plugin)
-                other.gating_plugin = queued.gating_plugin = plugin
-                queued.held = True
-            else:
-                # It is requeued with the last one.
-                other.held = True
-                self._count_gated(group, other)
-            self.unschedulable.put(other)
-        return queued.gated
+    def _group_is_gated(self, group: QueuedGroup) -> bool:
+        """Run PreEnqueue for the group's pods, up to the first that it keeps out: it has to be let in in any case."""
+        known = group.gated_by
+        for member in (*(() if known is None else (known,)), *group.members.values()):
+            if self._is_gated(member):
+                group.gated_by, group.gating_plugin = member, member.gating_plugin
+                return True
+        group.gated_by, group.gating_plugin = None, ""
+        return False
 
-    def _count_gated(self, group: str, queued: QueuedPod) -> None:
-        """Keep a waiting pod among the gated ones of its group, if it is gated, and not held."""
-        gated = self._gated.setdefault(group, {})
-        if queued.gated and not queued.held:
-            gated[queued.pod.key] = queued
-        else:
-            gated.pop(queued.pod.key, None)
-        if not gated:
-            del self._gated[group]
+    def joined(self, group: QueuedGroup, member: QueuedPod, cause: str) -> None:
+        """A pod has joined a waiting group."""
+        place = group.place
+        if place is not Place.UNSCHEDULABLE and not self._stays(group, member, cause):
+            return
+        self._follow(member, group, cause)
+        if place is Place.UNSCHEDULABLE:
+            self.unschedulable.put(member)
+        queue = {Place.ACTIVE: "active", Place.UNSCHEDULABLE: "unschedulable"}.get(place, "backoff")
+        self._metrics.entered(queue, cause, len(group.members), moved=False)
+
+    def left(self, group: QueuedGroup, member: QueuedPod, cause: str) -> None:
+        """A pod has left a waiting group, in which others are."""
+        if group.place is not Place.UNSCHEDULABLE:
+            self._stays(group, next(iter(group.members.values())), cause)
+            return
+        self.unschedulable.discard(member.key)
+        if group.gated_by is None:
+            # It may be let in now. Upstream waits for an event or the timeout.
+            self.requeue_unschedulable(group, Strategy.AFTER_BACKOFF, cause)
+
+    def _stays(self, group: QueuedGroup, asked: QueuedPod, cause: str) -> bool:
+        """Whether a group whose pods have changed stays in its place, or else move it.
+
+        PreEnqueue is asked for one pod only: the others were let in before, and a plugin that minds how many there are
+        gives the same answer for each.
+        """
+        if self._asks_at(group.place) and self._is_gated(asked):
+            self.take_out(group)
+            group.gated_by, group.gating_plugin = asked, asked.gating_plugin
+            self._move_to_unschedulable(group, cause, None)
+            return False
+        if group.place is not Place.ACTIVE and not self.backoff.is_backing_off(group):
+            self.take_out(group)
+            self.move_to_active(group, cause, Strategy.AFTER_BACKOFF)
+            return False
+        self.refresh(group)
+        return True
+
+    def _asks_at(self, place: Place) -> bool:
+        """Whether PreEnqueue was asked about what is in this place."""
+        return self._pop_from_backoff or place is Place.ACTIVE
 
     # -- in and out ---------------------------------------------------------------------------------------------------
 
     def take_out(self, queued: QueuedPod) -> None:
         """Remove a waiting pod from its place."""
-        key = queued.pod.key
         self._leave(queued)
         if queued.place is Place.UNSCHEDULABLE:
-            self.unschedulable.discard(key)
+            for pod in pods_of(queued):
+                self.unschedulable.discard(pod.key)
         else:
-            self._heap_of(queued).discard(key)
+            self._heap_of(queued).discard(queued.key)
+
+    def put_unschedulable(self, queued: QueuedPod) -> None:
+        """Index an unschedulable pod, or those of a group, anew."""
+        if not (self.has_entries and isinstance(queued, QueuedGroup)):
+            self.unschedulable.put(queued)
+            return
+        for pod in queued.members.values():
+            pod.gating_plugin = queued.gating_plugin
+            self.unschedulable.put(pod)
 
     def pop_active(self) -> QueuedPod | None:
         """Remove and return the first active pod."""
@@ -351,26 +343,44 @@ class Places:
     def refresh(self, queued: QueuedPod) -> None:
         """Sort the pod in again where it is, after it changed."""
         if queued.place is Place.UNSCHEDULABLE:
-            self.unschedulable.put(queued)
+            self.put_unschedulable(queued)
         else:
             self._heap_of(queued).put(queued)
 
     def settle(self, queued: QueuedPod, place: Place, cause: str) -> None:
         """Record the pod's place, and tell the observer."""
         queued.place = place
+        if self.has_entries and isinstance(queued, QueuedGroup):
+            for pod in queued.members.values():
+                self._follow(pod, queued, cause)
+            self._observer.group_moved(queued, place, cause)
+            return
         self._observer.moved(queued, place, cause)
+
+    def _follow(self, member: QueuedPod, group: QueuedGroup, cause: str) -> None:
+        """Record the place of its group for a pod."""
+        member.place, member.gating_plugin = group.place, group.gating_plugin
+        member.backoff_expiration = group.backoff_expiration
+        if group.place is Place.ACTIVE and member.initial_attempt_timestamp is None:
+            member.initial_attempt_timestamp = self._now()
+        self._observer.moved(member, group.place, cause)
 
     def count_rejectors(self, queued: QueuedPod, change: int) -> None:
         if queued.unschedulable_plugins or queued.pending_plugins:
             for plugin in queued.rejectors:
                 self.rejected_by[plugin, queued.profile] += change
 
+    @staticmethod
+    def _size(queued: QueuedPod) -> int:
+        """The number of pods of a group's entry; 0 for a pod."""
+        return len(queued.members) if isinstance(queued, QueuedGroup) else 0
+
     def _heap_of(self, queued: QueuedPod) -> ActiveQueue | PodHeap:
         return self.active if queued.place is Place.ACTIVE else self.backoff.heap_of(queued)
 
     def _make_way(self, queued: QueuedPod, cause: str) -> None:
         """Remove the pod, or another one of its name, from its place."""
-        present = self._queued.get(queued.pod.key)
+        present = self._queued.get(queued.key)
         if present is not None:
             self.take_out(present)
             if present is not queued:
@@ -381,35 +391,26 @@ class Places:
         self._enter(queued)
 
     def _enter(self, queued: QueuedPod) -> None:
-        self._queued[queued.pod.key] = queued
-        if queued.pod.pod.spec.scheduling_group is not None:
-            self._members.setdefault(group_key(queued.pod.pod), {})[queued.pod.key] = queued
-            if self.groups_together:
-                self._count_gated(group_key(queued.pod.pod), queued)
+        self._queued[queued.key] = queued
+        if queued.pod.pod.spec.scheduling_group is not None and not self.has_entries:
+            self._members.setdefault(group_key(queued.pod.pod), {})[queued.key] = queued
 
     def _leave(self, queued: QueuedPod) -> None:
-        del self._queued[queued.pod.key]
-        if queued.pod.pod.spec.scheduling_group is None:
+        del self._queued[queued.key]
+        if queued.pod.pod.spec.scheduling_group is None or self.has_entries:
             return
         group = group_key(queued.pod.pod)
         members = self._members[group]
-        del members[queued.pod.key]
+        del members[queued.key]
         if not members:
             del self._members[group]
-        if self.groups_together and (gated := self._gated.get(group)):
-            gated.pop(queued.pod.key, None)
-            if not gated:
-                del self._gated[group]
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 
     def restore(self, queued: QueuedPod) -> None:
         """Restore a pod to its place; to be called in the order of each place."""
         self._enter(queued)
-        if queued.place is Place.UNSCHEDULABLE:
-            self.unschedulable.put(queued)
-        else:
-            self._heap_of(queued).put(queued)
+        self.refresh(queued)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
@@ -423,15 +424,15 @@ class Places:
         yield from self._problems_of_members()
 
     def _held(self) -> Iterator[tuple[Place, QueuedPod]]:
-        """Waiting pods, and the place in which each is found."""
+        """Waiting pods and groups, and the place in which each is found."""
         places = (
             (Place.ACTIVE, self.active),
             (Place.BACKOFF, self.backoff.rejected),
             (Place.ERROR_BACKOFF, self.backoff.errors),
-            (Place.UNSCHEDULABLE, self.unschedulable),
+            (Place.UNSCHEDULABLE, self.unschedulable_entities()),
         )
-        for place, pods in places:
-            for queued in pods:
+        for place, found in places:
+            for queued in found:
                 yield place, queued
 
     def _problems_of_places(self) -> Iterator[str]:
@@ -441,7 +442,7 @@ class Places:
             if key in found:
                 yield f"pod {key}: waits twice, as {found[key].value} and as {place.value}"
             found[key] = place
-            if queued.place is not place:
+            if any(one.place is not place for one in (queued, *pods_of(queued))):
                 yield f"pod {key}: found among the pods that are {place.value}, but its place is {queued.place.value}"
             if self._queued.get(key) is not queued:
                 yield f"pod {key}: {place.value}, but it is not what waits under its name"
@@ -450,35 +451,26 @@ class Places:
                 yield f"pod {key}: waits, but it is not found where it should be: {queued.place.value}"
 
     def _problems_of_rejectors(self) -> Iterator[str]:
-        counted = Counter((plugin, queued.profile) for _, queued in self._held() for plugin in queued.rejectors)
-        for (plugin, profile), pods in counted.items():
-            # Parity: the metric still counts pods that were deleted while they were active or backed off.
-            if self.rejected_by[plugin, profile] < pods:
+        pods = (pod for _, queued in self._held() for pod in pods_of(queued))
+        counted = Counter((plugin, pod.profile) for pod in pods for plugin in pod.rejectors)
+        for (plugin, profile), number in counted.items():
+            # Parity: until 1.36 the metric still counts pods that were deleted while they were active or backed off.
+            if self.rejected_by[plugin, profile] < number:
                 known = self.rejected_by[plugin, profile]
-                yield f"plugin {plugin} of {profile}: rejected {pods} waiting pods, {known} are counted"
+                yield f"plugin {plugin} of {profile}: rejected {number} waiting pods, {known} are counted"
 
     def _problems_of_members(self) -> Iterator[str]:
+        if self.has_entries:
+            return
         grouped = {
             key: queued for key, queued in self._queued.items() if queued.pod.pod.spec.scheduling_group is not None
         }
         found = {key: queued for members in self._members.values() for key, queued in members.items()}
         if grouped.keys() != found.keys() or any(found[key] is not queued for key, queued in grouped.items()):
             yield f"waiting pods of groups are {sorted(grouped)}, and {sorted(found)} are found by group"
-        yield from self._problems_of_gated()
         for group, members in self._members.items():
             if not members or any(group_key(queued.pod.pod) != group for queued in members.values()):
                 yield f"pod group {group}: none of its pods waits, or pods of another group do"
-
-    def _problems_of_gated(self) -> Iterator[str]:
-        if not self.groups_together:
-            return
-        for group, members in self._members.items():
-            gated = {key for key, queued in members.items() if queued.gated and not queued.held}
-            if gated != set(self._gated.get(group, ())):
-                yield f"pod group {group}: {sorted(gated)} are gated, {sorted(self._gated.get(group, ()))} are known"
-            for key, queued in members.items():
-                if bool(gated) != queued.gated and (queued.held or gated) and self._asks_at(queued.place):
-                    yield f"pod {key}: {'held' if queued.held else 'not held'}, and {len(gated)} of its group are gated"
 
 
 # -- PreEnqueue and nominations ---------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
@@ -34,7 +35,7 @@ from stowplan.scheduler.framework.status import typed
 from stowplan.scheduler.queue.in_flight import InFlightEvent
 from stowplan.scheduler.queue.metrics import ERROR, QUEUE, QUEUE_SKIP, QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
-from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.queued_pod import QueuedPod, log_keys
 from stowplan.scheduler.queue.unschedulable import Group
 
 _log = get_logger(__name__)
@@ -102,7 +103,14 @@ class Interest:
 class Requeueing:
     """The registrations of all profiles, and their results for pods and events."""
 
-    def __init__(self, frameworks: Mapping[str, Framework], metrics: QueueMetrics, observer: QueueObserver) -> None:
+    def __init__(
+        self,
+        frameworks: Mapping[str, Framework],
+        metrics: QueueMetrics,
+        observer: QueueObserver,
+        emulated_version: KubernetesVersion,
+    ) -> None:
+        self._version = emulated_version
         self._frameworks = frameworks
         self._metrics = metrics
         self._observer = observer
@@ -244,7 +252,7 @@ class Requeueing:
             others = Strategy.SKIP if sample is None else self._ask(question, sample.pod, happened, label)
             if others is Strategy.SKIP:
                 if verbose.enabled:
-                    _log_skipped((queued for key, queued in pods.items() if key != own_key), label, pre_check)
+                    self.log_skipped((queued for key, queued in pods.items() if key != own_key), label, pre_check)
                 own = pods.get(own_key) if own_key is not None else None
                 pods = {} if own is None else {own.pod.key: own}
         for key, queued in list(pods.items()):
@@ -256,13 +264,18 @@ class Requeueing:
             if strategy is not Strategy.SKIP:
                 yield queued, strategy
             elif verbose.enabled:
-                _log_skipped((queued,), label)
+                self.log_skipped((queued,), label)
 
-
-def _log_skipped(pods: Iterable[QueuedPod], label: str, pre_check: Callable[[PodInfo], bool] | None = None) -> None:
-    for queued in pods:
-        if pre_check is None or pre_check(queued.pod):
-            _log.v(5).info("Event is not making pod schedulable", pod=queued.pod, event=label)
+    def log_skipped(
+        self, pods: Iterable[QueuedPod], label: str, pre_check: Callable[[PodInfo], bool] | None = None
+    ) -> None:
+        """Log what the event does not help, if it passes `pre_check`."""
+        what = "pod" if self._version < V1_37 else "entity"
+        for queued in dict.fromkeys(queued.entry or queued for queued in pods):
+            if pre_check is None or pre_check(queued.pod):
+                _log.v(5).info(
+                    f"Event is not making {what} schedulable", **log_keys(queued, self._version), event=label
+                )
 
 
 def _registered(framework: Framework) -> dict[str, list[ClusterEventWithHint]]:

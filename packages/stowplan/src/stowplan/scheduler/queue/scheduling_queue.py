@@ -3,7 +3,8 @@
 A pod is in one place at a time. It is *active* when it is ready to be tried, and *in flight* while it is tried. After a
 rejection it is *unschedulable* until an event occurs that may help, according to the queueing hints of the plugins that
 rejected it. A pod that is requeued *backs off* before it is active again if its last attempt is too recent. Pods that a
-PreEnqueue plugin gates are unschedulable until an event that this plugin registered for.
+PreEnqueue plugin gates are unschedulable until an event that this plugin registered for. Since 1.37, a group of pods is
+one entry with the same places (`group_entries`); until 1.36 its pods wait each for itself.
 
 The queue has no clock and no loop: `now` is the time, and `flush` does what is due. The observer is notified of every
 move and its cause; the same calls at the same times give the same moves.
@@ -20,7 +21,8 @@ from typing import Any
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
-from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
+from stowplan.kube.metrics.scheduler import QUEUES
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pending_pods import PendingPods
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -40,11 +42,12 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.queue.active import sort_key
 from stowplan.scheduler.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
 from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_pod
+from stowplan.scheduler.queue.group_entries import GroupEntries, TrialEnd
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
 from stowplan.scheduler.queue.metrics import QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
 from stowplan.scheduler.queue.places import Gate, Nominations, Places
-from stowplan.scheduler.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedPod
+from stowplan.scheduler.queue.queued_pod import DONE, POPPED, REMOVED, Place, QueuedGroup, QueuedPod, log_keys, pods_of
 from stowplan.scheduler.queue.requeueing import Interest, Requeueing, Strategy
 
 __all__ = ["QUEUE_NAMES", "QueueSettings", "SchedulingQueue"]
@@ -85,10 +88,11 @@ class SchedulingQueue:
         settings: QueueSettings = DEFAULT_SETTINGS,
         observer: QueueObserver | None = None,
         emulated_version: KubernetesVersion = DEFAULT_VERSION,
-        groups_together: bool = False,
+        group_exists: Callable[[str], bool] | None = None,
     ) -> None:
-        """`groups_together`: whether the pods of a group are gated together, and new ones join its backoff."""
+        """`group_exists`: whether a group's PodGroup is known; None: the pods of a group wait each for itself."""
         self._version = emulated_version
+        self._is_newer = emulated_version >= V1_37
         events = pod_events(emulated_version)
         self._pod_added, self._pod_updated = events.added.label, events.updated.label
         self._now = now
@@ -98,7 +102,7 @@ class SchedulingQueue:
         self._frameworks = frameworks
         self._order = order = self._order_of_profiles()
         self._in_flight = InFlight()
-        self._requeueing = Requeueing(frameworks, metrics, observer)
+        self._requeueing = Requeueing(frameworks, metrics, observer, emulated_version)
         self._nominations = Nominations(nominator, pending)
         self._places = Places(
             settings,
@@ -111,8 +115,9 @@ class SchedulingQueue:
             metrics=metrics,
             observer=observer,
             emulated_version=emulated_version,
-            groups_together=groups_together,
+            has_entries=group_exists is not None,
         )
+        self._groups = None if group_exists is None else GroupEntries(self._places, now=now, exists=group_exists)
         #: When to check next for pods that were unschedulable for too long.
         self._next_leftovers = now()
         #: Pods popped so far.
@@ -130,11 +135,15 @@ class SchedulingQueue:
 
     def add(self, info: PodInfo) -> None:
         """Add a new pending pod."""
-        queued = QueuedPod(pod=info, timestamp=self._now())
-        if self._places.groups_together:
-            self._places.add(queued, self._pod_added)
+        self._add(QueuedPod(pod=info, key=info.key, timestamp=self._now()), self._pod_added)
+
+    def _add(self, queued: QueuedPod, cause: str) -> None:
+        if self._is_newer:
+            self._nominations.add(queued.pod)
+        if self._groups is not None and queued.pod.pod.spec.scheduling_group is not None:
+            self._groups.put(queued, cause)
         else:
-            self._places.move_to_active(queued, self._pod_added)
+            self._places.move_to_active(queued, cause)
 
     def update(self, old: Pod, info: PodInfo) -> None:
         """Take over the new version of a pending pod."""
@@ -145,22 +154,28 @@ class SchedulingQueue:
             return
         queued = self._places.get(info.key)
         if queued is None:
-            self._places.move_to_active(QueuedPod(pod=info, timestamp=self._now()), self._pod_updated)
+            self._add(QueuedPod(pod=info, key=info.key, timestamp=self._now()), self._pod_updated)
+            return
+        if self._groups is not None and info.key in self._groups.pods:
+            self._groups.renew(queued, info, self._pod_updated)
         else:
             self._places.renew(queued, info)
-            self._nominations.update(old, info)
             self._places.refresh(queued)
-            if queued.place is Place.UNSCHEDULABLE:
-                self._update_unschedulable(queued, old)
+        self._nominations.update(old, info)
+        if queued.place is Place.UNSCHEDULABLE:
+            self._update_unschedulable(queued, old)
 
     def _update_unschedulable(self, queued: QueuedPod, old: Pod) -> None:
-        for event in events_of_change(old, queued.pod.pod, self._version):
-            strategy = self._requeueing.strategy(queued, InFlightEvent(event, old, queued.pod.pod))
-            if self._places.requeue(queued, strategy, event.label):
+        entity, info = queued.entry or queued, queued.pod
+        for event in events_of_change(old, info.pod, self._version):
+            strategy = self._requeueing.strategy(queued, InFlightEvent(event, old, info.pod))
+            if self._places.requeue(entity, strategy, event.label):
                 verbose = _log.v(5)
                 if verbose.enabled:
-                    text = "Pod moved to an internal scheduling queue because the Pod is updated"
-                    verbose.info(text, pod=queued.pod, event=event.label, queue=QUEUE_NAMES[queued.place])
+                    keys = log_keys(entity, self._version) | {"pod": info}
+                    text = "moved to an internal scheduling queue because the Pod is updated"
+                    what = "Entity" if self._is_newer else "Pod"
+                    verbose.info(f"{what} {text}", **keys, event=event.label, queue=QUEUE_NAMES[entity.place])
                 return
 
     def delete(self, info: PodInfo) -> None:
@@ -169,12 +184,13 @@ class SchedulingQueue:
         queued = self._places.get(info.key)
         if queued is None:
             return
-        if queued.place is Place.UNSCHEDULABLE:
+        if self._is_newer or queued.place is Place.UNSCHEDULABLE:
             self._places.count_rejectors(queued, -1)
-        self._places.take_out(queued)
+        if self._groups is not None and info.key in self._groups.pods:
+            self._groups.remove(queued, self._pod_added)
+        else:
+            self._places.take_out(queued)
         self._places.settle(queued, Place.GONE, REMOVED)
-        if self._places.groups_together:
-            self._places.release(info, self._pod_added)
 
     def nominate(self, info: PodInfo, node_name: str | None) -> None:
         """Nominate a pending pod to a node; "" removes its nomination, None means the node that its status names."""
@@ -183,7 +199,7 @@ class SchedulingQueue:
     # -- attempts -----------------------------------------------------------------------------------------------------
 
     def pop(self) -> QueuedPod | None:
-        """The pod to try now; None when there is none. It is in flight until `done`."""
+        """The pod or group to try now; None when there is none. Its pods are in flight until `done`."""
         while True:
             queued = self._places.pop_active() or self._pop_from_backoff()
             if queued is None or self._begin_attempt(queued):
@@ -194,6 +210,7 @@ class SchedulingQueue:
             return None
         queued = self._places.pop_rejected()
         if queued is not None:
+            # No groups are among them.
             self._metrics.entered("active", POP_FROM_BACKOFF_Q)
         return queued
 
@@ -209,6 +226,8 @@ class SchedulingQueue:
     def _begin_attempt(self, queued: QueuedPod) -> bool:
         """Put the pod in flight; False if the same pod is in flight already, so that this one is dropped."""
         queued.attempts += 1
+        if self._groups is not None and isinstance(queued, QueuedGroup):
+            return self._begin_trial(self._groups, queued)
         uid = queued.pod.uid
         if uid in self._in_flight.by_uid:
             self._observer.problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
@@ -221,20 +240,40 @@ class SchedulingQueue:
         self._places.settle(queued, Place.IN_FLIGHT, POPPED)
         return True
 
+    def _begin_trial(self, groups: GroupEntries, group: QueuedGroup) -> bool:
+        """Put the pods of a group in flight; those that are already are dropped."""
+        groups.popped(group)
+        group.members = {key: member for key, member in group.members.items() if self._takes_off(member)}
+        if not group.members:
+            groups.tried(group.name, TrialEnd.ABORTED, POPPED)
+            return False
+        self.scheduling_cycle += 1
+        return True
+
+    def _takes_off(self, member: QueuedPod) -> bool:
+        member.attempts += 1
+        if member.pod.uid in self._in_flight.by_uid:
+            text = "a pod of a group is tracked in multiple places in the scheduler, and not tried"
+            self._observer.problem(f"{text}: {member.key}")
+            self._places.settle(member, Place.GONE, POPPED)
+            return False
+        self._in_flight.begin(member)
+        self._places.count_rejectors(member, -1)
+        self._places.settle(member, Place.IN_FLIGHT, POPPED)
+        return True
+
     def done(self, uid: str) -> None:
         """End the pod's attempt; it does not return to the queue. Idempotent."""
         queued = self._in_flight.end(uid)
         if queued is not None:
             self._places.settle(queued, Place.GONE, DONE)
 
-    def add_unschedulable_if_not_present(self, queued: QueuedPod, *, at_once: bool = False) -> None:
+    def add_unschedulable_if_not_present(self, queued: QueuedPod) -> None:
         """Return a pod whose attempt failed, with the plugins that rejected it; none of them means an error.
-
-        `at_once`: it does not back off, and keeps its timestamp.
 
         Raise ValueError if a pod of its name is waiting already; this one is dropped then.
         """
-        present = self._places.get(queued.pod.key)
+        present = self._places.get(queued.key)
         if present is not None:
             self._in_flight.end(queued.pod.uid)
             queued.place = Place.GONE
@@ -244,18 +283,48 @@ class SchedulingQueue:
         else:
             queued.unschedulable_count += 1
             queued.consecutive_errors_count = 0
-        if not at_once:
-            queued.timestamp = self._now()
+        queued.timestamp = self._now()
         queued.backoff_expiration = None
-        queued.was_flushed = False
-        queued.with_group = self._is_member(queued.pod)
+        queued.was_flushed, queued.flushed_at = False, None
         self._places.count_rejectors(queued, 1)
-        strategy, happened = (Strategy.IMMEDIATELY, None) if at_once else self._strategy_after_attempt(queued)
+        if self._groups is not None and queued.pod.pod.spec.scheduling_group is not None:
+            # It waits for the end of its group's trial: no event and no backoff of its own brings it back.
+            self._in_flight.end(queued.pod.uid)
+            self._groups.put(queued, self._pod_added, returns=True)
+            return
+        queued.with_group = self._is_member(queued.pod)
+        strategy, happened = self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)
         self._log_return(queued, strategy)
         if happened is not None and not happened.event.is_wildcard:
             self._observer.woken([queued], happened.event, happened.old if happened.new is None else happened.new)
+
+    def end_trial(self, group: str, end: TrialEnd, cause: str = SCHEDULE_ATTEMPT_FAILURE) -> None:
+        """Return a group that was tried, with the pods that have come or returned meanwhile; no-op without entries."""
+        if self._groups is None:
+            return
+        entry = self._groups.tried(group, end, cause)
+        verbose = _log.v(3)
+        if entry is not None and verbose.enabled:
+            verbose.info(
+                "Pod group moved to an internal scheduling queue",
+                podGroup=group,
+                event=cause,
+                queue=QUEUE_NAMES[entry.place],
+                schedulingCycle=self.scheduling_cycle,
+                **{"unschedulable plugins": {}},
+            )
+
+    def group_added(self, group: str) -> None:
+        """A PodGroup was added."""
+        if self._groups is not None:
+            self._groups.added(group, self._pod_added)
+
+    def group_deleted(self, group: str) -> None:
+        """A PodGroup was deleted."""
+        if self._groups is not None:
+            self._groups.deleted(group, self._pod_updated)
 
     def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
         """Log where the pod went and which plugins rejected it, as a set that Go formats."""
@@ -309,26 +378,28 @@ class SchedulingQueue:
             self._log_unmoved(interest, pre_check)
         groups = self._places.unschedulable.groups_of(interest.listeners)
         if groups:
-            helped = sorted(self._requeueing.helped(groups, happened, pre_check), key=_arrival)
+            found = self._requeueing.helped(groups, happened, pre_check)
+            helped = sorted(found if self._groups is None else _by_entity(found), key=_arrival)
             for queued, strategy in helped:
                 self._places.requeue_unschedulable(queued, strategy, interest.label)
             if helped:
-                self._observer.woken([queued for queued, _ in helped], event, old if new is None else new)
+                pods = [pod for queued, _ in helped for pod in pods_of(queued)]
+                self._observer.woken(pods, event, old if new is None else new)
         if self._in_flight:
             self._in_flight.record(happened)
             verbose = _log.v(5)
             if verbose.enabled:
-                verbose.info("Event received while pods are in flight", event=interest.label)
+                what = "entities" if self._is_newer else "pods"
+                verbose.info(f"Event received while {what} are in flight", event=interest.label)
 
     def _log_unmoved(self, interest: Interest, pre_check: Callable[[PodInfo], bool] | None) -> None:
         """Log the unschedulable pods whose rejecting plugins did not register for the event."""
-        for queued in self._places.unschedulable:
+        for queued in self._places.unschedulable_entities():
             registered = queued.gating_plugin or any(
                 (queued.profile, name) in interest.listeners for name in queued.rejectors
             )
-            if not registered and (pre_check is None or pre_check(queued.pod)):
-                text = "Event is not making pod schedulable"
-                _log.v(5).info(text, pod=queued.pod, event=interest.label)
+            if not registered:
+                self._requeueing.log_skipped((queued,), interest.label, pre_check)
 
     def activate(self, pods: Iterable[PodInfo]) -> None:
         """Move these pods to the active queue, whatever they wait for; unknown ones are ignored."""
@@ -338,7 +409,10 @@ class SchedulingQueue:
 
     def waiting_members(self, group: str) -> list[PodInfo]:
         """The pods of a pod group that wait here, not those in flight."""
-        return [queued.pod for queued in self._places.of_group(group)]
+        if self._groups is None:
+            return [queued.pod for queued in self._places.of_group(group)]
+        entry = self._groups.entry(group)
+        return [] if entry is None else [queued.pod for queued in entry.members.values()]
 
     def _is_member(self, info: PodInfo) -> bool:
         """Whether the pod is scheduled with its group; events during its attempt then do not matter."""
@@ -348,7 +422,9 @@ class SchedulingQueue:
 
     def _activate(self, info: PodInfo) -> bool:
         queued = self._places.get(info.key)
-        if queued is None or queued.place is Place.ACTIVE:
+        if queued is not None and queued.entry is not None:
+            queued = queued.entry
+        if queued is None or queued.place in (Place.ACTIVE, Place.PENDING, Place.INCOMPLETE):
             return False
         from_backoff = queued.place is not Place.UNSCHEDULABLE
         if from_backoff:
@@ -362,8 +438,8 @@ class SchedulingQueue:
         off = before - self._requeueing.rejecting_plugins()
         orphans = [
             queued
-            for queued in self._places.unschedulable
-            if any((queued.profile, plugin) in off for plugin in queued.rejectors)
+            for queued in self._places.unschedulable_entities()
+            if any((pod.profile, plugin) in off for pod in pods_of(queued) for plugin in pod.rejectors)
         ]
         for queued in orphans:
             self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, PLUGINS_CHANGED)
@@ -379,7 +455,7 @@ class SchedulingQueue:
         if swapped and self._in_flight:
             # Pods in flight may be rejected by plugins of the replaced profile.
             self._in_flight.record(InFlightEvent(PROFILE_SWAPPED, None, None))
-        for queued in sorted(self.pending(), key=lambda queued: queued.arrival):
+        for queued in sorted(self._places.entities(), key=lambda queued: queued.arrival):
             if queued.profile in swapped:
                 self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
 
@@ -388,16 +464,22 @@ class SchedulingQueue:
         self._in_flight.end(queued.pod.uid)
         queued.pod = newest
         self._places.count_rejectors(queued, 1)
-        self._places.move_to_active(queued, event.label)
+        if self._groups is not None and newest.pod.spec.scheduling_group is not None:
+            self._groups.put(queued, event.label)
+        else:
+            self._places.move_to_active(queued, event.label)
 
     def clear(self) -> None:
         """Forget every waiting pod; nominations stay."""
-        if not self._places.waiting:
+        if self._places.is_empty:
             return
-        for queued in list(self.pending()):
-            self._places.count_rejectors(queued, -1 if queued.place is Place.UNSCHEDULABLE else 0)
+        for queued in self.pending():
+            self._places.count_rejectors(queued, -1 if self._is_newer or queued.place is Place.UNSCHEDULABLE else 0)
+        for queued in list(self._places.entities()):
             self._places.take_out(queued)
             self._places.settle(queued, Place.GONE, REMOVED)
+        if self._groups is not None:
+            self._groups.clear()
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
@@ -409,16 +491,17 @@ class SchedulingQueue:
 
     def _flush_leftovers(self) -> None:
         look, self._next_leftovers = surrounding_ticks(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
-        overdue = [q for q in self._places.unschedulable if look - q.timestamp > self._settings.max_in_unschedulable]
+        longest = self._settings.max_in_unschedulable
+        overdue = [q for q in self._places.unschedulable_entities() if look - _waits_since(q) > longest]
         for queued in overdue:
-            queued.was_flushed = True
+            for one in (queued, *pods_of(queued)):
+                one.was_flushed, one.flushed_at = True, self._now() if self._is_newer else None
             if self._places.times_out(queued):
                 self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
         if overdue and self._in_flight:
             self._in_flight.record(InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None))
-        self._places.oldest = min(
-            (queued.timestamp for queued in self._places.unschedulable if self._places.times_out(queued)), default=inf
-        )
+        left = (_waits_since(q) for q in self._places.unschedulable_entities() if self._places.times_out(q))
+        self._places.oldest = min(left, default=inf)
 
     def next_flush(self) -> float | None:
         """When `flush` next has something to do if no other call comes; None if nothing can become due."""
@@ -466,23 +549,50 @@ class SchedulingQueue:
     def counts(self) -> Mapping[str, int]:
         """Number of waiting pods by queue: scheduler_pending_pods."""
         gated = self._places.unschedulable.gated
-        return {
+        found = {
             "active": len(self._places.active),
             "backoff": len(self._places.backoff),
             "unschedulable": len(self._places.unschedulable) - gated,
             "gated": gated,
         }
+        if self._groups is None:
+            return found
+        for entry in self._groups.entries():
+            if entry.place is not Place.UNSCHEDULABLE:
+                found["active" if entry.place is Place.ACTIVE else "backoff"] += len(entry.members) - 1
+        aside = {place.value: sum(1 for _ in self._groups.aside(place)) for place in (Place.INCOMPLETE, Place.PENDING)}
+        return found | aside
+
+    def entity_counts(self) -> Mapping[tuple[str, str], int]:
+        """Number of waiting entities by queue and type: scheduler_queued_entities."""
+        found = Counter(
+            (
+                "gated" if queued.gated else _QUEUE_OF[queued.place],
+                "podgroup" if isinstance(queued, QueuedGroup) else "pod",
+            )
+            for queued in self._places.entities()
+        )
+        return {(queue, kind): found[queue, kind] for queue in QUEUES for kind in ("pod", "podgroup")}
 
     def pending(self) -> Iterator[QueuedPod]:
-        """All waiting pods: active ones, those in backoff, unschedulable ones."""
-        yield from self._places.active
-        yield from self._places.backoff
-        yield from self._places.unschedulable
+        """All waiting pods: active ones, those in backoff, unschedulable ones, those that wait for their group."""
+        if self._groups is None:
+            yield from self._places.entities()
+            return
+        for queued in self._places.entities():
+            yield from pods_of(queued)
+        for place in (Place.PENDING, Place.INCOMPLETE):
+            yield from self._groups.aside(place)
 
     def summary(self) -> str:
         """One line for dumps."""
-        sizes = len(self._places.active), len(self._places.backoff), len(self._places.unschedulable)
-        return "activeQ:{}; backoffQ:{}; unschedulablePods:{}".format(*sizes)
+        counts = self.counts()
+        sizes = counts["active"], counts["backoff"], counts["unschedulable"] + counts["gated"]
+        rest = "unschedulableEntities" if self._is_newer else "unschedulablePods"
+        found = f"activeQ:{sizes[0]}; backoffQ:{sizes[1]}; {rest}:{sizes[2]}"
+        if self._groups is None:
+            return found
+        return f"{found}; pendingPodGroupMemberPods:{counts['pending']}; incompletePodGroupPods:{counts['incomplete']}"
 
     def close(self) -> list[str]:
         """End all attempts; the UIDs of their pods. Active pods can still be popped."""
@@ -498,7 +608,7 @@ class SchedulingQueue:
         """The waiting pods with their queue state; no pod may be in flight."""
         places = self._places
         return DumpedQueue(
-            pods=[dumped_pod(queued) for queued in self.pending()],
+            pods=[dumped_pod(queued) for queued in (*places.entities(), *self._incomplete())],
             arrivals=places.arrivals,
             rejected_in_a_row=places.active.in_a_row,
             next_backoff_look=places.backoff.next_check,
@@ -513,21 +623,27 @@ class SchedulingQueue:
         places = self._places
         self._requeueing.read_registrations()
         for one in dumped.pods:
-            info = pending.get(one.key)
-            if info is None:
-                raise ValueError(f"pod {one.key} waits in the queue of the dump, and is not among its pending pods")
-            places.restore(restored_pod(one, info))
+            queued = restored_pod(one, pending)
+            if queued.place is not Place.INCOMPLETE:
+                places.restore(queued)
+            if self._groups is not None and queued.pod.pod.spec.scheduling_group is not None:
+                for pod in pods_of(queued):
+                    self._groups.restore(pod)
         places.arrivals, places.active.in_a_row = dumped.arrivals, dumped.rejected_in_a_row
         places.backoff.next_check, self._next_leftovers = dumped.next_backoff_look, dumped.next_leftovers
         places.oldest = inf if dumped.oldest is None else dumped.oldest
         self.scheduling_cycle = dumped.scheduling_cycle
         places.rejected_by.update({(plugin, profile): number for plugin, profile, number in dumped.rejected_by})
 
+    def _incomplete(self) -> Iterable[QueuedPod]:
+        return () if self._groups is None else self._groups.aside(Place.INCOMPLETE)
+
     # -- invariants ---------------------------------------------------------------------------------------------------
 
     def problems(self) -> list[str]:
         """Violated invariants, between calls; there should be none."""
-        return [*self._places.problems(), *self._in_flight.problems(), *self._problems_of_flights()]
+        groups = () if self._groups is None else self._groups.problems()
+        return [*self._places.problems(), *groups, *self._in_flight.problems(), *self._problems_of_flights()]
 
     def _problems_of_flights(self) -> Iterator[str]:
         waiting = {queued.pod.uid: queued for queued in self.pending()}
@@ -543,6 +659,15 @@ _QUEUE_TEXT = {
     Place.BACKOFF: "the backoff queue",
     Place.ERROR_BACKOFF: "the backoff queue",
     Place.UNSCHEDULABLE: "unschedulable queue",
+    Place.PENDING: "pending pods of its group",
+    Place.INCOMPLETE: "pods without a PodGroup",
+}
+#: The same in metrics.
+_QUEUE_OF = {
+    Place.ACTIVE: "active",
+    Place.BACKOFF: "backoff",
+    Place.ERROR_BACKOFF: "backoff",
+    Place.UNSCHEDULABLE: "unschedulable",
 }
 
 
@@ -556,3 +681,18 @@ def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def _arrival(helped: tuple[QueuedPod, Strategy]) -> int:
     return helped[0].arrival
+
+
+def _by_entity(helped: Iterable[tuple[QueuedPod, Strategy]]) -> Iterable[tuple[QueuedPod, Strategy]]:
+    """A group is requeued as the best of its pods."""
+    found: dict[QueuedPod, Strategy] = {}
+    for queued, strategy in helped:
+        entity = queued if queued.entry is None else queued.entry
+        if entity not in found or strategy is Strategy.IMMEDIATELY:
+            found[entity] = strategy
+    return found.items()
+
+
+def _waits_since(queued: QueuedPod) -> float:
+    """The start of the time after which it is requeued without an event."""
+    return queued.timestamp if queued.flushed_at is None else max(queued.timestamp, queued.flushed_at)

@@ -213,7 +213,7 @@ async def test_decisions_and_waiting_pods():
         assert waiting["counts"] == {"active": 0, "backoff": 0, "unschedulable": 3, "gated": 0}
         assert ([pod["pod"] for pod in waiting["pods"]], waiting["leftOut"]) == (["default/big-0", "default/big-1"], 1)
         page = text(await answer_to(cluster, "pending", limit="2", page="text"))
-        assert page.startswith("activeQ:0; backoffQ:0; unschedulablePods:3\n")
+        assert page.startswith("activeQ:0; backoffQ:0; unschedulableEntities:3\n")
         assert "… and 1 more pod" in page
         assert "default/p  attempt 1 (0.0 ms): goes to n1" in text(
             await answer_to(cluster, "decisions", page="text")

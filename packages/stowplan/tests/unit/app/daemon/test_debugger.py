@@ -155,7 +155,7 @@ async def test_the_contents_of_a_dump(log):
     assert "Deleted: true\nRequested Resources: &{MilliCPU:2000 " in blocks[2]
     (queued,) = log.keys("Dump of scheduling queue")
     assert queued == {
-        "summary": "activeQ:0; backoffQ:0; unschedulablePods:1",
+        "summary": "activeQ:0; backoffQ:0; unschedulableEntities:1",
         "pods": f"name: late, namespace: default, uid: {late}, phase: Pending, nominated node: \n",
     }
 

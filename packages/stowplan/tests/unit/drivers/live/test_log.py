@@ -49,11 +49,12 @@ def log():
 
 NOW = DeleteOptions(grace_period_seconds=0)
 POD = {"pod": "default/p"}
+ENTITY = {"type": "pod", "entity": "default/p"}
 PREEMPTING = {"logger": "PostFilter.DefaultPreemption"}
 
 
-def moved(queue, event, *, level=5):
-    return (level, "Pod moved to an internal scheduling queue", POD | {"event": event, "queue": queue})
+def moved(queue, event):
+    return (5, "Entity moved to an internal scheduling queue", ENTITY | {"event": event, "queue": queue})
 
 
 async def test_a_pod_is_created_bound_and_deleted(log):
@@ -104,8 +105,8 @@ async def test_a_pod_that_fits_nowhere(log):
         text = "No preemption candidate is found; preemption is not helpful for scheduling"
         assert in_vain == (2, text, POD | PREEMPTING)
         keys = {"schedulingCycle": 1, "hint": 0, "unschedulable plugins": {"NodeResourcesFit": {}}}
-        level, text, place = moved("Unschedulable", "ScheduleAttemptFailure", level=3)
-        assert asleep == (level, text, place | keys)
+        place = {"event": "ScheduleAttemptFailure", "queue": "Unschedulable"}
+        assert asleep == (3, "Pod moved to an internal scheduling queue", POD | place | keys)
         assert updating[:2] == (3, "Updating pod condition and nominated node name")
         assert update == (4, "Update event for unscheduled pod", POD)
         cluster.api.delete("pods", "default", "p")
@@ -173,16 +174,16 @@ async def test_a_pod_that_is_gated(log):
     async with live(a_node("n").obj()) as cluster:
         await cluster.create(a_pod("p").spec(schedulingGates=[{"name": "g"}]).obj())
         status = "waiting for scheduling gates: [g]"
-        text = "Pod moved to an internal scheduling queue"
+        text = "Entity moved to an internal scheduling queue"
         assert log.take() == [
             (4, "Status after running PreEnqueue plugin", POD | {"plugin": "SchedulingGates", "status": status}),
-            (5, f"{text}, because the pod is gated", POD | {"event": "UnscheduledPodAdd", "queue": "Unschedulable"}),
+            (5, f"{text}, because it is gated", ENTITY | {"event": "UnscheduledPodAdd", "queue": "Unschedulable"}),
         ]
         cluster.api.patch("pods", "default", "p", {"spec": {"schedulingGates": []}})
         await cluster.settle()
-        keys = POD | {"event": "TargetPodUpdatePodSchedulingGatesEliminated", "queue": "Active"}
-        assert (5, text, keys) in log.lines
-        assert (5, f"{text} because the Pod is updated", keys) in log.lines
+        keys = {"event": "TargetPodUpdatePodSchedulingGatesEliminated", "queue": "Active"}
+        assert (5, text, ENTITY | keys) in log.lines
+        assert (5, f"{text} because the Pod is updated", ENTITY | POD | keys) in log.lines
 
 
 async def test_events_and_unschedulable_pods(log):
@@ -193,9 +194,9 @@ async def test_events_and_unschedulable_pods(log):
         # The rejecting plugins registered for it, but it does not help; and others alone registered for it.
         cluster.api.patch("nodes", "", "n", {"metadata": {"labels": {"a": "b"}}})
         await cluster.create(a_pod("other").on("n").obj())
-        text = "Event is not making pod schedulable"
-        assert (5, text, POD | {"event": "NodeUpdateNodeLabel"}) in log.lines
-        assert (5, text, POD | {"event": "AssignedPodAdd"}) in log.lines
+        text = "Event is not making entity schedulable"
+        assert (5, text, ENTITY | {"event": "NodeUpdateNodeLabel"}) in log.lines
+        assert (5, text, ENTITY | {"event": "AssignedPodAdd"}) in log.lines
 
 
 async def test_events_while_a_pod_is_in_flight(log):
@@ -209,7 +210,7 @@ async def test_events_while_a_pod_is_in_flight(log):
         queue.activate([cluster.scheduler.state.pending.get("default/p")])
         flying = queue.pop()
         queue.move_all(ASSIGNED_POD_DELETE, None, None)
-        assert (5, "Event received while pods are in flight", {"event": "AssignedPodDelete"}) in log.take()
+        assert (5, "Event received while entities are in flight", {"event": "AssignedPodDelete"}) in log.take()
         flying.unschedulable_plugins = {"NodeResourcesFit"}
         queue.add_unschedulable_if_not_present(flying)
         assert (5, "Checking event for in-flight pod", POD | {"event": "AssignedPodDelete"}) in log.take()

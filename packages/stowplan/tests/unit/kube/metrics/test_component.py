@@ -97,6 +97,8 @@ def test_metrics_of_disabled_gates_are_missing(gate, names):
 
 def test_metrics_since_1_37():
     added = {
+        "queue_incoming_entities_total",
+        "queued_entities",
         "workload_preemption_attempts_total",
         "workload_preemption_victims",
         "generated_placements_total",

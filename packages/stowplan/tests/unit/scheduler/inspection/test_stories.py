@@ -23,7 +23,7 @@ NOON = 1_767_355_200.0  # 2026-01-02T12:00:00Z
 
 
 def queued(pod, **fields):
-    return QueuedPod(pod=pod, timestamp=NOON, **fields)
+    return QueuedPod(pod=pod, key=pod.key, timestamp=NOON, **fields)
 
 
 class Clock:

@@ -197,7 +197,10 @@ def test_gated_pods_are_flushed(version, asked_again):
     assert bool(gates.take_asked()) is asked_again
     assert harness.place("a") == "UNSCHEDULABLE"
     gates.shut.clear()
-    harness.advance_flushing(30)
+    # It waits as long once more.
+    harness.advance_flushing(280)
+    assert harness.place("a") == "UNSCHEDULABLE"
+    harness.advance_flushing(50)
     assert harness.place("a") == ("ACTIVE" if asked_again else "UNSCHEDULABLE")
 
 

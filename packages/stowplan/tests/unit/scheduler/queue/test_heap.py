@@ -13,7 +13,8 @@ from support.examples import examples
 from support.scheduling.queues import QueueHarness
 
 ROOM = QueueHarness()
-PODS = [QueuedPod(pod=ROOM.info(a_pod(f"p{i}")), timestamp=0.0, arrival=i) for i in range(8)]
+INFOS = [ROOM.info(a_pod(f"p{i}")) for i in range(8)]
+PODS = [QueuedPod(pod=info, key=info.key, timestamp=0.0, arrival=i) for i, info in enumerate(INFOS)]
 ACTION = st.tuples(st.sampled_from(("put", "put", "discard", "pop")), st.integers(0, 7), st.integers(0, 3))
 
 

@@ -473,7 +473,8 @@ class Machine(RuleBasedStateMachine):
         assert self.queue.counts() == {
             "active": active, "backoff": backoff, "unschedulable": asleep - gated, "gated": gated
         }  # fmt: skip
-        assert self.queue.summary() == f"activeQ:{active}; backoffQ:{backoff}; unschedulablePods:{asleep}"
+        what = "unschedulableEntities" if self.version >= V1_37 else "unschedulablePods"
+        assert self.queue.summary() == f"activeQ:{active}; backoffQ:{backoff}; {what}:{asleep}"
         assert +self.queue.incoming == +self.plain.incoming
         assert {k: n for k, n in self.queue.rejected_by.items() if n} == {
             k: n for k, n in self.plain.rejected_by.items() if n

@@ -98,6 +98,8 @@ class SizeMetrics:
 
     def refresh(self) -> None:
         _set(self._metrics.pending_pods, self._queue.counts())
+        for labels, size in self._queue.entity_counts().items():
+            self._metrics.queued_entities.with_label_values(*labels).set(size)
         _set(self._metrics.cache_size, self._state.sizes())
         self._in_flight = {**dict.fromkeys(self._in_flight, 0), **self._queue.in_flight_events()}
         _set(self._metrics.inflight_events, self._in_flight)

@@ -1,8 +1,9 @@
 """The scheduling cycle of a pod group, whose members are popped together; with its metrics and stories.
 
-The group itself is not in the queue. Its pods that can be tried are popped along with the first, in order of
-importance, and tried together (`group_trials`). The result determines what happens to each: if the group can be
-scheduled, its pods are assumed one by one, like single pods; all others fail, with the group's message or their own.
+Since 1.37 a group is an entry of the queue; until 1.36 its pods that can be tried are popped along with the first. They
+are tried together (`group_trials`), in order of importance. The result determines what happens to each: if the group
+can be scheduled, its pods are assumed one by one, like single pods; all others fail, with the group's message or their
+own. What is left of the group then returns to the queue.
 
 `GroupScheduling` has the parts that the feature gates ask for. Without the gate GenericWorkload it is empty, and pods
 of a group are scheduled one by one.
@@ -39,7 +40,8 @@ from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error, raised
 from stowplan.scheduler.inspection.stories import Stories
-from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.group_entries import TrialEnd
+from stowplan.scheduler.queue.queued_pod import QueuedGroup, QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.eviction.evictions import Evictions
@@ -91,6 +93,7 @@ class GroupCycle:
             else:
                 tried.append(queued)
         if not tried:
+            self._queue.end_trial(group, TrialEnd.SCHEDULED)
             return
         steps = self._decide(framework, group, tried, started)
         self._suspended.begin_group(self, framework, group, tried, steps, started=started)
@@ -113,11 +116,13 @@ class GroupCycle:
     def finish(self, cycle: SuspendableCycle, trial: GroupTrial) -> None:
         """The group was decided: its pods proceed or fail."""
         framework, group, tried, started = cycle.framework, cycle.group, cycle.members, cycle.started
-        self._submit(framework, tried, trial, started)
+        refused = self._submit(framework, tried, trial, started)
         self._log(group, len(tried), trial)
         record_trial(self._stories, group, trial)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
         self._statuses.write(group, trial.status)
+        # If the rest was refused by Reserve or Permit, it would be again.
+        self._queue.end_trial(group, TrialEnd.REJECTED if refused else _end_of(trial.status))
 
     def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
         """The trial ended with an unexpected exception; only this attempt fails."""
@@ -126,9 +131,11 @@ class GroupCycle:
 
     def _pods_to_try(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
         """The pods to try, including the popped one, in order."""
+        if isinstance(popped, QueuedGroup):
+            return sorted(popped.members.values(), key=_order)
         others = (info for info in self._state.pod_groups.unscheduled(group) if info.key != popped.pod.key)
         members = [popped, *(queued for info in others if (queued := self._queue.pop_specific(info)) is not None)]
-        return sorted(members, key=_order)
+        return sorted(members, key=_order_by_first_attempt)
 
     def _common_profile(self, group: str, members: Sequence[QueuedPod], started: float) -> Framework | None:
         """The profile of all pods; None if the group is invalid: they have then failed."""
@@ -145,12 +152,14 @@ class GroupCycle:
                 self._cycle.handle_outcome(own, queued, Failure(status=error(text)), started=started)
         if self._features.emulated_version >= V1_37 and self._state.objects.get(PodGroup, group) is not None:
             self._statuses.write(group, error(text))
+        self._queue.end_trial(group, TrialEnd.FAILED)
         return None
 
     # -- outcome -------------------------------------------------------------------------------------------------------
 
-    def _submit(self, framework: Framework, members: Sequence[QueuedPod], trial: GroupTrial, started: float) -> None:
-        """Let each pod proceed, or fail."""
+    def _submit(self, framework: Framework, members: Sequence[QueuedPod], trial: GroupTrial, started: float) -> bool:
+        """Let each pod proceed, or fail; return whether Reserve or Permit refused one that was to proceed."""
+        refused = False
         if trial.plan is not None:
             # First: PreEnqueue must hold the pods back when they return to the queue.
             self._evictions.carry_out(trial.plan, framework.handle.event_recorder)
@@ -163,7 +172,9 @@ class GroupCycle:
             if outcome is None:
                 assert pod is not None
                 outcome = self._cycle.assume_and_reserve(framework, queued, pod.decision, started=started)
+                refused = refused or isinstance(outcome, Failure)
             self._cycle.handle_outcome(framework, queued, outcome, started=started)
+        return refused
 
     def _log(self, group: str, tried: int, trial: GroupTrial) -> None:
         verbose, code = _log.v(2), trial.status.code
@@ -198,12 +209,8 @@ def _outcome_by_feasibility(trial: GroupTrial, queued: QueuedPod, pod: TriedPod 
         return _failure_of_group(trial, own or Failure(status=trial.status))
     if own is not None or pod is None:
         own = own or Failure(status=trial.before_preemption or trial.status, nominated_node_name=None)
-        return msgspec.structs.replace(
-            own,
-            nominated_node_name=trial.nominations.get(queued.pod.uid, own.nominated_node_name),
-            # The rest of a scheduled group: what is left of it may preempt.
-            at_once=trial.status.code == Code.Success,
-        )
+        nominated = trial.nominations.get(queued.pod.uid, own.nominated_node_name)
+        return msgspec.structs.replace(own, nominated_node_name=nominated)
     if trial.status.code == Code.Success:
         return None
     if trial.waiting:
@@ -245,7 +252,18 @@ def _held_back(wait: Status | None) -> Status:
     return Status(Code.Unschedulable, tuple(reasons), error=RuntimeError(GROUP_UNSCHEDULABLE))
 
 
-def _order(queued: QueuedPod) -> tuple[int, float, int]:
+def _end_of(status: Status) -> TrialEnd:
+    if status.code == Code.Success:
+        return TrialEnd.SCHEDULED
+    return TrialEnd.REJECTED if status.rejected else TrialEnd.FAILED
+
+
+def _order(queued: QueuedPod) -> tuple[int, int, float, str]:
+    return -queued.pod.priority, -queued.attempts, queued.timestamp, queued.key
+
+
+def _order_by_first_attempt(queued: QueuedPod) -> tuple[int, float, int]:
+    """Until 1.36."""
     first = queued.initial_attempt_timestamp
     return -queued.pod.priority, float("-inf") if first is None else first, queued.arrival
 

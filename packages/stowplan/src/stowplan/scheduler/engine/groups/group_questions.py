@@ -201,7 +201,7 @@ class GroupQuestion:
         # Like the queue's order of pods of a group that were never tried.
         tried.sort(key=lambda info: -info.priority)
         found.pods = tuple(tried)
-        queued = [QueuedPod(pod=info, timestamp=0.0) for info in tried]
+        queued = [QueuedPod(pod=info, key=info.key, timestamp=0.0) for info in tried]
         steps = self._decide(framework, queued, self._preemption if preempts else None)
         trial = run_at_once(steps, ask=ask, max_portions=MAX_PORTIONS * len(queued))
         found.status, found.waiting = trial.status, trial.waiting

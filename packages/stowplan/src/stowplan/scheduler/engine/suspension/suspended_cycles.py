@@ -63,11 +63,18 @@ from stowplan.scheduler.engine.suspension.suspended import (
     key_of,
 )
 from stowplan.scheduler.framework.boundary import Ended, Raised, close, resume
-from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE, EQUAL_POD_DECIDED, PROFILE_SWAPPED, ClusterEvent
+from stowplan.scheduler.framework.events import (
+    ASSIGNED_POD_DELETE,
+    EQUAL_POD_DECIDED,
+    FORCE_ACTIVATE,
+    PROFILE_SWAPPED,
+    ClusterEvent,
+)
 from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.requests import Done, Outcome
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.unfinished import UnfinishedError
+from stowplan.scheduler.queue.group_entries import TrialEnd
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 #: Maximum number of cycles that may call an extender at a time.
@@ -347,6 +354,11 @@ class SuspendedCycles:
                 self._context.queue.done(queued.pod.uid)
             else:
                 self._context.queue.give_back(queued, newest, event)
+        self._end_trial(cycle, event.label)
+
+    def _end_trial(self, cycle: SuspendableCycle, cause: str) -> None:
+        if cycle.group:
+            self._context.queue.end_trial(cycle.group, TrialEnd.ABORTED, cause)
 
     def _abort_to_retry(self, cycle: SuspendableCycle, why: str) -> None:
         """Abort a cycle. A pod's restarts at the end of the step, when all changes of the step are known."""
@@ -408,6 +420,7 @@ class SuspendedCycles:
             self._over(cycle)
             for queued in cycle.members:
                 self._context.queue.done(queued.pod.uid)
+            self._end_trial(cycle, PROFILE_SWAPPED.label)
 
     def stop(self) -> None:
         """Scheduling has stopped."""
@@ -419,6 +432,7 @@ class SuspendedCycles:
                 newest = self._state.pending.by_uid(queued.pod.uid)
                 if newest is not None:
                     self._context.queue.add(newest)
+            self._end_trial(cycle, FORCE_ACTIVATE.label)
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 

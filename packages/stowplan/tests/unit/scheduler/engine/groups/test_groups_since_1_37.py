@@ -430,7 +430,9 @@ def test_victims_are_those_of_the_plain_rule(world):
     nodes, groups, pods, (count, cpu, priority), _ = world
     cluster = stowplan.Cluster(objects_of(*world), feature_gates=GATES, emulated_version="1.37")
     engine = cluster.engine
-    queued = [QueuedPod(pod=info, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/new")]
+    queued = [
+        QueuedPod(pod=info, key=info.key, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/new")
+    ]
     framework = engine.frameworks[DEFAULT]
     with check_exact_undo():
         trial = run_at_once(engine.groups.trials.run(framework, "default/new", queued))

@@ -81,7 +81,9 @@ def test_the_trial_of_a_group(case, placements):
     plugins = plugins_of(verdicts, feasible)
     cluster = stowplan.Cluster(objects, feature_gates=gates, emulated_version="1.37", **options_of(plugins))
     engine = cluster.engine
-    queued = [QueuedPod(pod=info, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/g")]
+    queued = [
+        QueuedPod(pod=info, key=info.key, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/g")
+    ]
     framework = engine.frameworks["default-scheduler"]
     trial = run_at_once(engine.groups.trials.run(framework, "default/g", queued))
     assert trial.status.code == status
@@ -209,7 +211,9 @@ def test_the_placements_of_a_group(case, counted):
         emulated_version="1.37",
     )
     engine = cluster.engine
-    queued = [QueuedPod(pod=info, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/g")]
+    queued = [
+        QueuedPod(pod=info, key=info.key, timestamp=0.0) for info in engine.state.pod_groups.unscheduled("default/g")
+    ]
     framework = engine.frameworks["default-scheduler"]
     framework.metrics = framework_metrics()
     framework.metrics.count_calls_of(framework.points)

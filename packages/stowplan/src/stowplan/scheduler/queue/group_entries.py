@@ -1,0 +1,239 @@
+"""The pods of groups in the queue, since 1.37: one entry per group.
+
+A group is in one place at a time, and has timestamps, attempts and backoff of its own. Its pods wait in its entry, and
+are popped with it. While it is tried, they are in flight, and those that come or return meanwhile are *pending*: they
+get into the entry when the trial is over. Pods whose PodGroup does not exist are *incomplete*, and wait for it.
+
+Until 1.36 a group has no entry; then this is not used.
+
+Upstream: pkg/scheduler/backend/queue/scheduling_queue.go (addPodGroupMember, AddAttemptedPodGroupIfNeeded),
+incomplete_pod_group_pods.go, pending_pod_group_pods.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from enum import Enum
+
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.queue.places import Places
+from stowplan.scheduler.queue.queued_pod import REMOVED, Place, QueuedGroup, QueuedPod, entry_key
+from stowplan.scheduler.queue.requeueing import Strategy
+
+
+class TrialEnd(Enum):
+    """How the trial of a group ended."""
+
+    SCHEDULED = "scheduled"
+    REJECTED = "rejected"
+    FAILED = "failed"
+    #: It was aborted, and begins again.
+    ABORTED = "aborted"
+
+
+class GroupEntries:
+    """The entries of groups in `places`, and their pods."""
+
+    def __init__(self, places: Places, *, now: Callable[[], float], exists: Callable[[str], bool]) -> None:
+        """`exists`: whether a group's PodGroup is known."""
+        self._places = places
+        self._now = now
+        self._exists = exists
+        #: Waiting pods of groups by `namespace/name`.
+        self.pods = places.members
+        #: Group -> its pods that are pending, or incomplete.
+        self._aside: dict[Place, dict[str, dict[str, QueuedPod]]] = {Place.PENDING: {}, Place.INCOMPLETE: {}}
+        #: Groups that are tried.
+        self._on_trial: dict[str, QueuedGroup] = {}
+
+    def entry(self, group: str) -> QueuedGroup | None:
+        """The waiting entry of a group."""
+        found = self._places.get(entry_key(group))
+        assert found is None or isinstance(found, QueuedGroup)
+        return found
+
+    def entries(self) -> list[QueuedGroup]:
+        return [queued for queued in self._places.entities() if isinstance(queued, QueuedGroup)]
+
+    def aside(self, place: Place) -> Iterator[QueuedPod]:
+        """The pods that are pending, or incomplete."""
+        return (queued for pods in self._aside[place].values() for queued in pods.values())
+
+    # -- pods ---------------------------------------------------------------------------------------------------------
+
+    def put(self, member: QueuedPod, cause: str, *, returns: bool = False) -> None:
+        """Add a pod; `returns`: from an attempt that failed."""
+        group = group_key(member.pod.pod)
+        self.pods[member.key] = member
+        if not self._exists(group):
+            self._set_aside(member, group, Place.INCOMPLETE, cause)
+        elif (entry := self.entry(group)) is not None:
+            entry.put(member)
+            self._places.joined(entry, member, cause)
+        elif group in self._on_trial:
+            self._set_aside(member, group, Place.PENDING, cause)
+        else:
+            self._begin(member, group, cause, returns)
+
+    def _set_aside(self, member: QueuedPod, group: str, place: Place, cause: str) -> None:
+        member.gating_plugin = ""
+        self._aside[place].setdefault(group, {})[member.key] = member
+        self._places.settle(member, place, cause)
+
+    def _begin(self, member: QueuedPod, group: str, cause: str, returns: bool) -> None:
+        """The first pod of a group waits. If its attempt has failed after the group's trial, the group backs off."""
+        entry = QueuedGroup(
+            pod=member.pod,
+            key=entry_key(group),
+            name=group,
+            timestamp=member.timestamp,
+            initial_attempt_timestamp=member.initial_attempt_timestamp,
+            unschedulable_count=member.unschedulable_count if returns else 0,
+            consecutive_errors_count=member.consecutive_errors_count if returns else 0,
+        )
+        entry.put(member)
+        self._places.requeue(entry, Strategy.AFTER_BACKOFF, cause, arrives=True)
+
+    def remove(self, member: QueuedPod, cause: str) -> None:
+        """Remove a waiting pod."""
+        del self.pods[member.key]
+        if member.place in self._aside:
+            groups = self._aside[member.place]
+            group = group_key(member.pod.pod)
+            del groups[group][member.key]
+            if not groups[group]:
+                del groups[group]
+        elif (entry := member.entry) is not None:
+            if len(entry.members) == 1:
+                self._places.take_out(entry)
+                entry.remove(member)
+                entry.place = Place.GONE
+            else:
+                entry.remove(member)
+                self._places.left(entry, member, cause)
+
+    def renew(self, member: QueuedPod, info: PodInfo, cause: str) -> None:
+        """Take over another version of a waiting pod; a successor of its name may be in another group."""
+        if info.pod.spec.scheduling_group != member.pod.pod.spec.scheduling_group:
+            self.remove(member, cause)
+            member.pod = info
+            self.put(member, cause)
+            return
+        entry, member.pod = member.entry, info
+        if entry is not None:
+            entry.put(member)
+            if entry.place is Place.UNSCHEDULABLE:
+                self._places.unschedulable.put(member)
+            else:
+                self._places.refresh(entry)
+
+    # -- groups -------------------------------------------------------------------------------------------------------
+
+    def added(self, group: str, cause: str) -> None:
+        """The PodGroup exists now."""
+        for member in self._aside[Place.INCOMPLETE].pop(group, {}).values():
+            self.put(member, cause)
+
+    def deleted(self, group: str, cause: str) -> None:
+        """The PodGroup was deleted: its pods wait for another one."""
+        pods = self._aside[Place.PENDING].pop(group, {})
+        entry = self.entry(group)
+        if entry is not None:
+            self._places.take_out(entry)
+            entry.place, pods = Place.GONE, entry.members
+        for member in pods.values():
+            member.entry = None
+            self._set_aside(member, group, Place.INCOMPLETE, cause)
+
+    # -- attempts -----------------------------------------------------------------------------------------------------
+
+    def popped(self, entry: QueuedGroup) -> None:
+        """The group is tried from now on, until `tried`."""
+        self._on_trial[entry.name] = entry
+        for member in entry.members.values():
+            del self.pods[member.key]
+            member.entry, member.gating_plugin, member.backoff_expiration = None, "", None
+
+    def tried(self, group: str, end: TrialEnd, cause: str) -> QueuedGroup | None:
+        """Return a group with its pending pods; None if there are none."""
+        entry = self._on_trial.pop(group, None)
+        pending = self._aside[Place.PENDING].pop(group, None)
+        if entry is None or pending is None:
+            return None
+        were_tried = {member.pod.uid for member in entry.members.values()}
+        some_left = any(member.pod.uid in were_tried for member in pending.values())
+        entry.members, entry.pod, entry.gated_by = {}, next(iter(pending.values())).pod, None
+        for member in pending.values():
+            entry.put(member)
+        entry.gating_plugin, entry.was_flushed, entry.flushed_at = "", False, None
+        self._count(entry, end)
+        if end is not TrialEnd.ABORTED and not (end is TrialEnd.SCHEDULED and some_left):
+            # The rest of a scheduled group keeps its turn: now it may preempt.
+            entry.timestamp = self._now()
+        at_once = end in (TrialEnd.SCHEDULED, TrialEnd.ABORTED)
+        strategy = Strategy.IMMEDIATELY if at_once else Strategy.AFTER_BACKOFF
+        self._places.requeue(entry, strategy, cause, arrives=True)
+        return entry
+
+    @staticmethod
+    def _count(entry: QueuedGroup, end: TrialEnd) -> None:
+        if end is TrialEnd.ABORTED:
+            return
+        entry.backoff_expiration = None
+        if end is TrialEnd.FAILED:
+            entry.consecutive_errors_count += 1
+            return
+        entry.consecutive_errors_count = 0
+        entry.unschedulable_count = 0 if end is TrialEnd.SCHEDULED else entry.unschedulable_count + 1
+
+    def clear(self) -> None:
+        """Forget the pods that wait outside entries; entries are forgotten with the others."""
+        for place, groups in self._aside.items():
+            for member in list(self.aside(place)):
+                self._places.settle(member, Place.GONE, REMOVED)
+            groups.clear()
+        self.pods.clear()
+
+    # -- load ---------------------------------------------------------------------------------------------------------
+
+    def restore(self, member: QueuedPod) -> None:
+        """Restore an incomplete pod, or one whose entry was restored."""
+        self.pods[member.key] = member
+        if member.place in self._aside:
+            self._aside[member.place].setdefault(group_key(member.pod.pod), {})[member.key] = member
+
+    # -- invariants ---------------------------------------------------------------------------------------------------
+
+    def problems(self) -> Iterator[str]:
+        """Violated invariants, between calls."""
+        entries = self.entries()
+        found = {key: queued for entry in entries for key, queued in entry.members.items()}
+        for place, groups in self._aside.items():
+            for group, pods in groups.items():
+                found |= pods
+                if any(queued.place is not place or group_key(queued.pod.pod) != group for queued in pods.values()):
+                    yield f"pod group {group}: not all of its {place.value} pods are, or are of this group"
+                if not pods or (place is Place.PENDING and group not in self._on_trial):
+                    yield f"pod group {group}: has no {place.value} pods, or is not tried"
+        if found.keys() != self.pods.keys() or any(self.pods[key] is not queued for key, queued in found.items()):
+            yield f"waiting pods of groups are {sorted(found)}, and {sorted(self.pods)} are known"
+        for entry in entries:
+            yield from self._problems_of_entry(entry)
+        for group in self._on_trial:
+            if self.entry(group) is not None:
+                yield f"pod group {group}: is tried, and waits"
+
+    @staticmethod
+    def _problems_of_entry(entry: QueuedGroup) -> Iterator[str]:
+        members = entry.members.values()
+        if not members or any(group_key(one.pod.pod) != entry.name or one.entry is not entry for one in members):
+            yield f"pod group {entry.name}: its entry has no pods, or pods of another group"
+        if all(one.pod is not entry.pod for one in members):
+            yield f"pod group {entry.name}: its entry is sorted by a pod that is not in it"
+        if any(one.pod.priority > entry.pod.priority for one in members):
+            yield f"pod group {entry.name}: its entry is not sorted by its most important pod"
+        gate = entry.gated_by
+        if (gate is None) is entry.gated or (gate is not None and entry.members.get(gate.key) is not gate):
+            yield f"pod group {entry.name}: gated by {entry.gating_plugin or 'no plugin'}, and not by one of its pods"
+        if any(one.gating_plugin != entry.gating_plugin for one in members):
+            yield f"pod group {entry.name}: its pods are not gated as it is"
