@@ -9,7 +9,7 @@ Upstream: pkg/capacityscheduling in scheduler-plugins.
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stowplan.plugins import (
     ASSIGNED_POD,
@@ -19,6 +19,7 @@ from stowplan.plugins import (
     CycleState,
     Diagnosis,
     EnqueueExtensions,
+    Handle,
     NodeInfo,
     Nodes,
     NotFoundError,
@@ -26,8 +27,8 @@ from stowplan.plugins import (
     PreFilterPlugin,
     Reason,
     ReservePlugin,
-    ShapeSigned,
     Status,
+    TemplateSigned,
     error,
     on,
     unresolvable,
@@ -44,7 +45,7 @@ from stowplan.plugins.preemption import (
     ranked,
     trial_on,
 )
-from stowplan_scheduler_plugins.elastic_quotas import Amounts, ElasticQuota, Quota, Quotas, plus, request_of
+from stowplan_scheduler_plugins.elastic_quotas import Amounts, ElasticQuota, Ledger, Quota, Quotas, plus, request_of
 from stowplan_scheduler_plugins.preempting import STILL_TERMINATING, PreemptingPlugin
 
 OVER_MAX = Reason("OverQuotaMax", "Pod {pod} is rejected in PreFilter because ElasticQuota {quota} is more than Max")
@@ -65,20 +66,18 @@ class Asked(NamedTuple):
     in_total: Amounts
 
 
-class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, ShapeSigned, EnqueueExtensions):
+class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, TemplateSigned, EnqueueExtensions):
     name = "CapacityScheduling"
     needs_kinds = (ElasticQuota,)
     reads_kinds = (PodDisruptionBudget,)
 
+    def __init__(self, args: Any, handle: Handle) -> None:
+        super().__init__(args, handle)
+        self._ledger = Ledger(handle)
+
     def quotas(self) -> Quotas:
         """All quotas, with what the pods on nodes use."""
-        found = Quotas()
-        for quota in self.handle.cluster.objects.all(ElasticQuota):
-            namespace = quota.metadata.namespace
-            if namespace not in found:
-                found[namespace] = Quota.of(namespace, quota.content.get("spec") or {})
-        found.count(self.handle.cluster.placed_pods() if found else ())
-        return found
+        return self._ledger.quotas()
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         quotas, request = self.quotas(), request_of(pod)
@@ -162,18 +161,18 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Shape
         return run
 
     def _victims_on(self, state: CycleState, pod: PodInfo, node: NodeInfo, asked: Asked) -> Candidate | Status:
-        cluster, quotas = self.handle.cluster, asked.quotas.copied()
-        own = quotas.get(pod.namespace)
+        cluster, quotas = self.handle.cluster, asked.quotas.trial()
         trial = trial_on(self.handle, state, pod, node.name)
 
         def move(victim: PodInfo, sign: int) -> None:
             (trial.add if sign > 0 else trial.remove)(victim)
-            if victim.namespace in quotas:
-                quotas[victim.namespace].add(victim, sign)
+            quotas.move(victim, sign)
 
         def over_quota(request: Amounts, total: Amounts) -> bool:
+            own = quotas.get(pod.namespace)
             return own is not None and (own.over_max_with(request) or quotas.over_min_together(total))
 
+        own = quotas.get(pod.namespace)
         more_than_min = own is not None and own.over_min_with(asked.in_quota)
         potential = []
         for other in least_important_first(cluster, node.pods):
@@ -226,5 +225,5 @@ def _may_evict(pod: PodInfo, other: PodInfo, own: Quota | None, quota: Quota | N
     if quota is None:
         return False
     if more_than_min:
-        return quota is own and other.priority < pod.priority
-    return quota is not own and quota.over_min()
+        return other.namespace == pod.namespace and other.priority < pod.priority
+    return other.namespace != pod.namespace and quota.over_min()

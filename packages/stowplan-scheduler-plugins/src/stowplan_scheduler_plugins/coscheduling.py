@@ -1,15 +1,15 @@
 """Gangs: pods of a PodGroup start together, or not at all.
 
 PreFilter refuses a pod while its group has too few pods, or the cluster too little room for it. Permit makes pods wait
-until enough of them have nodes; a failure of one rejects those that wait. How many members have nodes follows from the
-pods on nodes, assumed ones included, so a restart loses nothing.
+until enough of them have nodes; a failure of one rejects those that wait. How many members have nodes follows from an
+index of pods by their group, assumed ones included, so a restart loses nothing.
 
 Parity: pods of a group are sorted by name, as all have the group's time.
 
 Upstream: pkg/coscheduling in scheduler-plugins.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 from stowplan.plugins import (
@@ -24,14 +24,17 @@ from stowplan.plugins import (
     Handle,
     Nodes,
     PermitPlugin,
+    PodIndex,
     PodInfo,
+    PodsByValue,
+    PodShape,
     PostFilterPlugin,
     PostFilterResult,
     PreFilterPlugin,
     QueueSortPlugin,
     Reason,
     ReservePlugin,
-    ShapeSigned,
+    SignPlugin,
     Status,
     WaitingPod,
     custom_resource,
@@ -94,7 +97,7 @@ class CoschedulingArgs(Args, frozen=True):
 
 
 class Coscheduling(
-    QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin, ShapeSigned, EnqueueExtensions
+    QueueSortPlugin, PreFilterPlugin, PostFilterPlugin, ReservePlugin, PermitPlugin, SignPlugin, EnqueueExtensions
 ):
     name = "Coscheduling"
     args_type = CoschedulingArgs
@@ -102,11 +105,20 @@ class Coscheduling(
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        self._pods: PodsByValue = handle.cluster.pods_by(BY_GROUP)
         #: Groups (namespace/name) that have room, and those that failed -> until when.
         self._permitted: dict[str, float] = {}
         self._backed_off: dict[str, float] = {}
         #: Group -> time of its last failure.
         self._last_failed: dict[str, float] = {}
+        #: Group -> its object's creation timestamp, and that in seconds.
+        self._created: dict[str, tuple[str, float]] = {}
+
+    def sign_pod(self, pod: PodInfo) -> Mapping[str, Any]:
+        return {LABEL: pod.labels.get(LABEL, "")}
+
+    def sign_version(self, pod: PodInfo) -> int:
+        return 0
 
     # --- order
 
@@ -122,9 +134,13 @@ class Coscheduling(
         if group in self._last_failed:
             return self._last_failed[group]
         found = self._group(group)
-        if found is None or not found.metadata.creation_timestamp:
+        created = "" if found is None else found.metadata.creation_timestamp
+        if not created:
             return float(queued.timestamp if own is None else own)
-        return parse_timestamp(found.metadata.creation_timestamp)
+        known = self._created.get(group)
+        if known is None or known[0] != created:
+            known = self._created[group] = created, parse_timestamp(created)
+        return known[1]
 
     # --- the group's pods and its room
 
@@ -135,15 +151,15 @@ class Coscheduling(
             return None
         if self._backed_off.get(group, 0.0) > self.handle.wall_clock():
             return unresolvable(FAILED_RECENTLY.of(group=group))
-        members, wanted = self._members(pod), _min_member(found)
-        if len(members) < wanted:
-            return unresolvable(TOO_FEW_PODS.of(pod=pod.name, pods=len(members), wanted=wanted))
-        if sum(bool(member.pod.spec.scheduling_gates) for member in members) > len(members) - wanted:
+        members, wanted = self._pods.count(group), _min_member(found)
+        if members < wanted:
+            return unresolvable(TOO_FEW_PODS.of(pod=pod.name, pods=members, wanted=wanted))
+        if self._gated(group) > members - wanted:
             return unresolvable(GATED.of(pod=pod.name))
         return self._refused_for_room(group, found, wanted, nodes)
 
     def _refused_for_room(self, group: str, found: CustomObject, wanted: int, nodes: Nodes) -> Status | None:
-        least = found.content["spec"].get("minResources")
+        least = _spec(found).get("minResources")
         now = self.handle.wall_clock()
         if least is None or self._permitted.get(group, 0.0) > now:
             return None
@@ -165,7 +181,7 @@ class Coscheduling(
         for waiting in self._waiting(group):
             waiting.reject(self.name, OPTIMISTIC)
         now, backoff = self.handle.wall_clock(), self.args.pod_group_backoff_seconds
-        if backoff > 0 and len(self._members(pod)) >= wanted and self._backed_off.get(group, 0.0) <= now:
+        if backoff > 0 and self._pods.count(group) >= wanted and self._backed_off.get(group, 0.0) <= now:
             self._backed_off[group] = now + backoff
         self._fail(group)
         return PostFilterResult(unschedulable(REJECTED.of(group=group, pod=pod.name)))
@@ -182,17 +198,18 @@ class Coscheduling(
         found = self._group(group)
         if found is None:
             return unschedulable("PodGroup not found"), 0
-        with_nodes = {one.name for one in self._placed(group)} | {pod.name}
-        if len(with_nodes) >= _min_member(found):
+        placed = self._pods.placed.of(group)
+        with_nodes = len(placed) + (pod.uid not in placed)
+        if with_nodes >= _min_member(found):
             self._last_failed.pop(group, None)
             for waiting in self._waiting(group):
                 waiting.allow(self.name)
             return None, 0
-        if len(with_nodes) == 1:
-            for member in self._members(pod):
+        if with_nodes == 1:
+            for member in self._pods.all(group):
                 if member.uid != pod.uid:
                     state.pods_to_activate.add(member)
-        seconds = found.content["spec"].get("scheduleTimeoutSeconds") or self.args.permit_waiting_time_seconds
+        seconds = _spec(found).get("scheduleTimeoutSeconds") or self.args.permit_waiting_time_seconds
         return Status(Code.Wait), seconds or _DEFAULT_WAIT
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
@@ -215,38 +232,35 @@ class Coscheduling(
     def _group(self, group: str) -> CustomObject | None:
         return self.handle.cluster.objects.get(PodGroup, group) if group else None
 
-    def _placed(self, group: str) -> list[PodInfo]:
+    def _placed(self, group: str) -> Collection[PodInfo]:
         """Members with nodes, bound or assumed."""
-        return _members_among(self.handle.cluster.placed_pods(), group)
+        return self._pods.placed.of(group).values()
 
-    def _members(self, pod: PodInfo) -> list[PodInfo]:
-        """All pods of the pod's group, itself included."""
-        group = _group_of(pod)
-        pending = _members_among(self.handle.cluster.pending.values(), group)
-        return list({one.uid: one for one in (*pending, *self._placed(group))}.values())
+    def _gated(self, group: str) -> int:
+        """Members with scheduling gates."""
+        return sum(pods.sums(group).get("gated", 0) for pods in (self._pods.placed, self._pods.pending))
 
     def _waiting(self, group: str) -> list[WaitingPod]:
-        return [one for one in self.handle.waiting_pods if _group_of(one.pod) == group]
+        found = map(self.handle.waiting_pods.get, self._pods.placed.of(group))
+        return [one for one in found if one is not None]
 
 
-def _members_among(pods: Iterable[PodInfo], group: str) -> list[PodInfo]:
-    """Pods of the group; they have few shapes, each of which is looked at once."""
-    of_shape: dict[int, bool] = {}
-    found = []
-    for pod in pods:
-        known = of_shape.get(id(pod.shape))
-        if known is None:
-            known = of_shape[id(pod.shape)] = _group_of(pod) == group
-        if known:
-            found.append(pod)
-    return found
-
-
-def _group_of(pod: PodInfo) -> str:
+def _group_of(pod: PodInfo | PodShape) -> str:
     """The pod's group as namespace/name; "" without the label."""
     name = pod.labels.get(LABEL, "")
     return f"{pod.namespace}/{name}" if name else ""
 
 
+def _gates(shape: PodShape) -> Mapping[str, int]:
+    return {"gated": 1} if shape.pod.spec.scheduling_gates else {}
+
+
+BY_GROUP = PodIndex("PodGroup", _group_of, _gates)
+
+
+def _spec(group: CustomObject) -> Mapping[str, Any]:
+    return group.content.get("spec") or {}
+
+
 def _min_member(group: CustomObject) -> int:
-    return int((group.content.get("spec") or {}).get("minMember") or 0)
+    return int(_spec(group).get("minMember") or 0)

@@ -1,6 +1,8 @@
 """What ElasticQuotas allow, and what pods use of them.
 
-Amounts are integers: milli-CPU, bytes, and counts. A quota is one per namespace: the first of several.
+Amounts are integers: milli-CPU, bytes, and counts. A quota is one per namespace: the first of several. What the pods on
+nodes use is an index of pods by their namespace; a `Ledger` follows it, and the quotas, change by change. What would be
+used if pods were evicted is tried in a copy of what moves.
 
 Parity: a maximum that does not name cpu, memory or ephemeral-storage allows nothing of it; other resources that it does
 not name are unlimited. All init containers count as ones that end before the others start.
@@ -8,10 +10,11 @@ not name are unlimited. All init containers count as ones that end before the ot
 Upstream: pkg/capacityscheduling/elasticquota.go in scheduler-plugins.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from stowplan.plugins import PodInfo, custom_resource
+from stowplan.plugins import Handle, PodIndex, PodInfo, PodShape, custom_resource
 from stowplan.plugins.objects import QuantityValue, milli_value, parse_quantity, whole_value
 
 ElasticQuota = custom_resource("elasticquotas.v1alpha1.scheduling.x-k8s.io")
@@ -35,18 +38,22 @@ def plus(*vectors: Mapping[str, int]) -> Amounts:
     return total
 
 
-def request_of(pod: PodInfo) -> Amounts:
+def request_of(pod: PodInfo | PodShape) -> Amounts:
     """Kept for all pods of a template."""
-    template = pod.shape.template
+    shape = pod.shape if isinstance(pod, PodInfo) else pod
+    template, spec = shape.template, shape.pod.spec
     known: Amounts | None = template.memo("elastic quota", None)
     if known is None:
-        spec = pod.pod.spec
         known = plus(*(amounts(container.resources.requests) for container in spec.containers))
         for container in spec.init_containers:
             for name, amount in amounts(container.resources.requests).items():
                 known[name] = max(known.get(name, 0), amount)
         template.remember("elastic quota", None, known := plus(known, amounts(spec.overhead)))
     return known
+
+
+#: What pods on nodes use, by namespace.
+USE = PodIndex("ElasticQuota", lambda shape: shape.namespace, request_of)
 
 
 def exceeds(amount: Mapping[str, int], limit: Mapping[str, int], unnamed: int) -> bool:
@@ -61,25 +68,14 @@ class Quota:
     namespace: str
     min: Amounts
     max: Amounts
-    used: Amounts = field(default_factory=dict)
-    #: Pods that are counted, by UID.
-    pods: set[str] = field(default_factory=set)
+    used: Amounts
 
     @classmethod
-    def of(cls, namespace: str, spec: Mapping[str, Mapping[str, QuantityValue]]) -> "Quota":
+    def of(cls, namespace: str, spec: Mapping[str, Mapping[str, QuantityValue]], used: Mapping[str, int]) -> "Quota":
         unlimited = dict.fromkeys(("cpu", "memory", "ephemeral-storage"), UNLIMITED)
         most = spec.get("max")
-        return cls(namespace, amounts(spec.get("min") or {}), unlimited if most is None else amounts(most))
-
-    def copy(self) -> "Quota":
-        return Quota(self.namespace, self.min, self.max, dict(self.used), set(self.pods))
-
-    def add(self, pod: PodInfo, sign: int = 1) -> None:
-        """Count a pod, or no longer; once each."""
-        if (pod.uid in self.pods) != (sign > 0):
-            (self.pods.add if sign > 0 else self.pods.discard)(pod.uid)
-            for name, amount in request_of(pod).items():
-                self.used[name] = self.used.get(name, 0) + sign * amount
+        allowed = unlimited if most is None else amounts(most)
+        return cls(namespace, amounts(spec.get("min") or {}), allowed, dict(used))
 
     def over_min(self) -> bool:
         return exceeds(self.used, self.min, 0)
@@ -96,19 +92,104 @@ class Quota:
         return {name: self.used.get(name, 0) + request.get(name, 0) for name in named}
 
 
-class Quotas(dict[str, Quota]):
-    """By namespace."""
+class Quotas:
+    """By namespace, with their sums."""
 
-    def copied(self) -> "Quotas":
-        return Quotas({namespace: quota.copy() for namespace, quota in self.items()})
+    def __init__(self, quotas: dict[str, Quota], used: Amounts, least: Amounts) -> None:
+        self._quotas = quotas
+        #: All that is used, and all that is guaranteed.
+        self.used, self.min = used, least
+
+    def __iter__(self) -> Iterator[Quota]:
+        return iter(self._quotas.values())
+
+    def get(self, namespace: str) -> Quota | None:
+        return self._quotas.get(namespace)
 
     def over_min_together(self, request: Mapping[str, int]) -> bool:
         """Whether all together would use more than all are guaranteed: then nobody may borrow."""
-        total = plus(*(quota.used for quota in self.values()), request)
-        return exceeds(total, plus(*(quota.min for quota in self.values())), 0)
+        return exceeds(plus(self.used, request), self.min, 0)
 
-    def count(self, pods: Iterable[PodInfo]) -> None:
-        for pod in pods:
-            quota = self.get(pod.namespace)
+    def trial(self) -> "Trial":
+        return Trial(self)
+
+
+class Trial(Quotas):
+    """Quotas as they would be after evictions; the originals stay as they are."""
+
+    def __init__(self, quotas: Quotas) -> None:
+        super().__init__({}, dict(quotas.used), quotas.min)
+        self._originals = quotas
+
+    def get(self, namespace: str) -> Quota | None:
+        return self._quotas.get(namespace) or self._originals.get(namespace)
+
+    def move(self, pod: PodInfo, sign: int) -> None:
+        """Count a pod, or no longer."""
+        quota = self.get(pod.namespace)
+        if quota is not None:
+            moved = {name: sign * amount for name, amount in request_of(pod).items()}
+            self._quotas[pod.namespace] = replace(quota, used=plus(quota.used, moved))
+            self.used = plus(self.used, moved)
+
+
+class Ledger:
+    """The quotas of a cluster, with what the pods on nodes use of each."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._objects = handle.cluster.objects
+        self._pods = handle.cluster.pods_by(USE).placed
+        self._changed = self._objects.changes(ElasticQuota), self._pods.changes
+        #: Positions in both logs; -1: everything has to be looked at.
+        self._positions = [-1, -1]
+        self._specs: dict[str, Any] = {}
+        self._quotas: dict[str, Quota] = {}
+        self._sums = Quotas(self._quotas, {}, {})
+
+    def quotas(self) -> Quotas:
+        """As of now; valid until the next call."""
+        of_quotas, of_pods = (log.since(at) for log, at in zip(self._changed, self._positions, strict=True))
+        if of_quotas is None or of_pods is None:
+            self._start_again()
+        else:
+            for namespace in dict.fromkeys(key.rpartition("/")[0] or "default" for key in of_quotas):
+                self._read(namespace)
+            for namespace in of_pods:
+                quota = self._quotas.get(namespace)
+                if quota is not None:
+                    self._use(quota)
+        self._positions = [log.position for log in self._changed]
+        return self._sums
+
+    def _start_again(self) -> None:
+        self._specs.clear()
+        self._quotas.clear()
+        self._sums = Quotas(self._quotas, {}, {})
+        for namespace in dict.fromkeys(one.metadata.namespace or "default" for one in self._objects.all(ElasticQuota)):
+            self._read(namespace)
+
+    def _read(self, namespace: str) -> None:
+        """Replace the namespace's quota by the first one that is there now, if its spec is another."""
+        first = next(iter(self._objects.in_namespace(ElasticQuota, namespace)), None)
+        spec = None if first is None else first.content.get("spec") or {}
+        if spec == self._specs.get(namespace):
+            return
+        before = self._quotas.pop(namespace, None)
+        now = None if spec is None else Quota.of(namespace, spec, self._pods.sums(namespace))
+        self._specs[namespace] = spec
+        if now is not None:
+            self._quotas[namespace] = now
+        for quota, sign in ((before, -1), (now, 1)):
             if quota is not None:
-                quota.add(pod)
+                _add(self._sums.used, quota.used, sign)
+                _add(self._sums.min, quota.min, sign)
+
+    def _use(self, quota: Quota) -> None:
+        _add(self._sums.used, quota.used, -1)
+        quota.used = dict(self._pods.sums(quota.namespace))
+        _add(self._sums.used, quota.used, 1)
+
+
+def _add(total: Amounts, more: Mapping[str, int], sign: int) -> None:
+    for name, amount in more.items():
+        total[name] = total.get(name, 0) + sign * amount

@@ -1,15 +1,15 @@
 """Place pods only where the kubelet can give them resources of one NUMA cell, and score nodes by their cells.
 
 Only nodes with policy single-numa-node refuse pods. An agent on each node publishes its cells in a NodeResourceTopology
-object; `topology_caches` says what is known of pods that were placed since.
+object; `topology_caches` says what is known of pods that were placed since, `numa_columns` has it in columns.
 
 Upstream: pkg/noderesourcetopology in scheduler-plugins.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Collection, Sequence
+from typing import Any
 
-import msgspec
+import numpy as np
 
 from stowplan.plugins import (
     ASSIGNED_POD,
@@ -20,152 +20,34 @@ from stowplan.plugins import (
     CopiedAtBeginning,
     CycleState,
     EnqueueExtensions,
+    FilterPlugin,
     Handle,
-    NodeFilterPlugin,
-    NodeInfo,
+    Ints,
+    Mask,
     Nodes,
-    NodeScorePlugin,
+    ObjectDependency,
     PodInfo,
     PostBindPlugin,
     PreFilterPlugin,
-    Reason,
+    Reads,
+    Rejections,
     ReservePlugin,
+    ScorePlugin,
     Status,
     Steps,
     TemplateSigned,
     on,
-    unschedulable,
 )
-from stowplan.plugins.arguments import (
-    BOOL,
-    INT64,
-    Args,
-    FeatureGates,
-    Pointer,
-    Slice,
-    Struct,
-    documented,
-    invalid,
-    kind,
-    named_string,
-    not_omitted,
-    struct,
-)
-from stowplan.plugins.objects import qos_class
-from stowplan_scheduler_plugins.node_resources_allocatable import RESOURCE, WeightedResource
-from stowplan_scheduler_plugins.node_topologies import (
-    POD,
-    SINGLE,
-    Settings,
-    Topology,
-    effective_request,
-    is_exclusive,
-    requests_devices,
-    requests_of,
-    settings_of,
-)
-from stowplan_scheduler_plugins.numa_fit import fitting_cell, take
+from stowplan_scheduler_plugins.node_resource_topology_args import LEAST_NUMA_NODES, NodeResourceTopologyMatchArgs
+from stowplan_scheduler_plugins.node_topologies import POD, SINGLE, Amounts, Topology, is_exclusive
+from stowplan_scheduler_plugins.numa_columns import CellColumns, Cells, wanted_by
+from stowplan_scheduler_plugins.numa_fit import STALE, misaligned
 from stowplan_scheduler_plugins.numa_scores import CELL_SCORES, fewest_cells, mean, worst_cell
-from stowplan_scheduler_plugins.topology_caches import (
-    ALL,
-    AUTODETECT,
-    ONLY_EXCLUSIVE,
-    ONLY_RESOURCES,
-    Cache,
-    DiscardReserved,
-    Known,
-    OverReserve,
-    Passthrough,
-)
-
-LEAST_NUMA_NODES = "LeastNUMANodes"
-_STRATEGIES = ("MostAllocated", "BalancedAllocation", "LeastAllocated", LEAST_NUMA_NODES)
-
-STALE = Reason("StaleTopology", "invalid node topology data")
-POD_NOT_ALIGNED = Reason("PodNotAligned", "cannot align pod")
-NOT_ALIGNED = Reason("ContainerNotAligned", "cannot align container")
-INIT_NOT_ALIGNED = Reason("ContainerNotAligned", "cannot align init container")
-SIDECAR_NOT_ALIGNED = Reason("ContainerNotAligned", "cannot align sidecar container")
-
-
-class ScoringStrategy(msgspec.Struct, frozen=True):
-    type: str = ""
-    resources: tuple[WeightedResource, ...] = ()
-
-
-class CacheSettings(msgspec.Struct, frozen=True, rename="camel"):
-    foreign_pods_detect: str = ALL
-    resync_method: str = AUTODETECT
-    informer_mode: str = "Dedicated"
-    resync_scope: str | None = None
-
-
-_SCORING = struct(
-    "ScoringStrategy",
-    type=documented(named_string("v1.ScoringStrategyType"), "How cells are scored.", choices=_STRATEGIES),
-    resources=documented(Slice(RESOURCE), "Weights of resources."),
-)
-_CACHE = struct(
-    "NodeResourceTopologyCache",
-    foreignPodsDetect=documented(
-        Pointer(named_string("v1.ForeignPodsDetectMode")),
-        "Which pods of other schedulers make a node unknown.",
-        choices=("None", ALL, ONLY_EXCLUSIVE),
-    ),
-    resyncMethod=documented(
-        Pointer(named_string("v1.CacheResyncMethod")),
-        "Which pods a fingerprint is made of.",
-        choices=(AUTODETECT, ALL, ONLY_EXCLUSIVE),
-    ),
-    informerMode=documented(
-        Pointer(named_string("v1.CacheInformerMode")),
-        "Whether pods count that are not running.",
-        choices=("Shared", "Dedicated"),
-    ),
-    resyncScope=documented(
-        Pointer(named_string("v1.CacheResyncScope")),
-        "Whether changed settings of a kubelet are followed.",
-        choices=(ALL, ONLY_RESOURCES),
-    ),
-)
-
-
-class NodeResourceTopologyMatchArgs(Args, frozen=True):
-    schema: ClassVar[Struct] = kind(
-        "NodeResourceTopologyMatchArgs",
-        scoringStrategy=documented(Pointer(_SCORING), "Which nodes are better."),
-        cacheResyncPeriodSeconds=documented(
-            not_omitted(Pointer(INT64)), "How often what was placed is compared with what agents publish; 0: never."
-        ),
-        discardReservedNodes=documented(BOOL, "Do not use nodes with pods that are about to be bound."),
-        cache=documented(Pointer(_CACHE), "Details of the comparison."),
-        preemptionMode=documented(
-            Pointer(named_string("v1.PreemptionMode")), "Without effect.", choices=("Enabled", "Disabled")
-        ),
-    )
-
-    scoring_strategy: ScoringStrategy | None = None
-    cache_resync_period_seconds: int = 0
-    discard_reserved_nodes: bool = False
-    cache: CacheSettings = CacheSettings()
-    preemption_mode: str = "Disabled"
-
-    def completed(self, features: FeatureGates) -> "NodeResourceTopologyMatchArgs":
-        given = ScoringStrategy("LeastAllocated") if self.scoring_strategy is None else self.scoring_strategy
-        resources = given.resources or (WeightedResource("cpu", 1), WeightedResource("memory", 1))
-        weighted = tuple(WeightedResource(one.name, one.weight or 1) for one in resources)
-        return msgspec.structs.replace(self, scoring_strategy=ScoringStrategy(given.type, weighted))
-
-    def validate_at_build(self) -> Iterator[str]:
-        strategy = self.scoring_strategy
-        if strategy is not None and strategy.type not in _STRATEGIES:
-            yield invalid("scoringStrategy.type", strategy.type, "invalid ScoringStrategyType")
-        if self.preemption_mode not in ("Enabled", "Disabled"):
-            yield invalid("preemptionMode", self.preemption_mode, "invalid PreemptionMode")
+from stowplan_scheduler_plugins.topology_caches import ALL, Cache, DiscardReserved, OverReserve, Passthrough
 
 
 class NodeResourceTopologyMatch(
-    PreFilterPlugin, NodeFilterPlugin, NodeScorePlugin, ReservePlugin, PostBindPlugin, TemplateSigned, EnqueueExtensions
+    PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PostBindPlugin, TemplateSigned, EnqueueExtensions
 ):
     name = "NodeResourceTopologyMatch"
     short_name = "numa"
@@ -175,6 +57,10 @@ class NodeResourceTopologyMatch(
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._cache: Cache | None = None
+        self._columns: CellColumns | None = None
+        if not (args.discard_reserved_nodes or args.cache_resync_period_seconds > 0):
+            # Otherwise, it depends on what was placed, and when.
+            self.reads = Reads.NODES
         self._weights = {one.name: one.weight for one in args.scoring_strategy.resources}
         self._placed = -1
         self._synchronized = 0.0
@@ -185,43 +71,54 @@ class NodeResourceTopologyMatch(
         # A point of the reference, for its preemptionMode alone.
         return None
 
-    def filter_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> Status | None:
-        qos = qos_class(pod)
-        if qos == "BestEffort" and not requests_devices(pod):
-            return None
-        known = self._known(node.name)
-        if not known.fresh:
-            return unschedulable(STALE)
-        if known.topology is None:
-            return None
-        settings = settings_of(known.topology)
-        if settings.policy != SINGLE:
-            return None
-        reason = _misaligned(known, settings, pod, node, qos)
-        if reason is None:
-            return None
-        if not state.asking:
-            self._topologies.refused(node.name)
-        return unschedulable(reason)
+    def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
+        return (ObjectDependency.of_kind(Topology),)
 
-    def score_node(self, state: CycleState, pod: PodInfo, node: NodeInfo) -> int:
-        qos = qos_class(pod)
-        if qos != "Guaranteed":
-            return MAX_SCORE
-        known = self._known(node.name)
-        if known.topology is None:
-            return 0
-        settings, cells = settings_of(known.topology), known.cells()
-        spec, strategy = pod.pod.spec, self.args.scoring_strategy.type
-        if settings.scope == POD:
-            requests = [effective_request(pod)]
-        else:
-            requests = [requests_of(container) for container in (*spec.init_containers, *spec.containers)]
+    def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | None:
+        wanted = wanted_by(pod)
+        if wanted.qos == "BestEffort" and not wanted.with_devices:
+            return None
+        found = misaligned(wanted, self._cells(nodes))
+        if found is not None and not state.asking and self.reads is Reads.ANYTHING:
+            seen = found.mask if nodes.candidates is None else found.mask & nodes.candidates
+            for entry in found.entries:
+                if entry.reason is not STALE:
+                    self._refused(nodes, entry.mask & seen)
+        return found
+
+    def _refused(self, nodes: Nodes, mask: Mask) -> None:
+        names = nodes.names()
+        for i in np.flatnonzero(mask).tolist():
+            self._topologies.refused(names[i])
+
+    def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
+        wanted, strategy = wanted_by(pod), self.args.scoring_strategy.type
+        if wanted.qos != "Guaranteed":
+            return np.full(len(nodes), MAX_SCORE)
+        per_container = [*(requests for requests, _ in wanted.init), *wanted.containers]
+        cells = self._cells(nodes)
+        scored = cells.where(lambda settings: strategy == LEAST_NUMA_NODES or settings.policy == SINGLE)
+        per_pod = cells.where(lambda settings: settings.scope == POD)
+        scores = np.zeros(len(nodes), np.int64)
+        for mask, requests in ((scored & per_pod, [wanted.effective]), (scored & ~per_pod, per_container)):
+            if mask.any():
+                scores = np.where(mask, self._scores(requests, cells, wanted.qos), scores)
+        return scores
+
+    def _scores(self, requests: Sequence[Amounts], cells: Cells, qos: str) -> Ints:
+        strategy = self.args.scoring_strategy.type
         if strategy == LEAST_NUMA_NODES:
-            return fewest_cells(requests, cells, qos, settings.max_cells)
-        if settings.policy != SINGLE:
-            return 0
-        return mean([worst_cell(CELL_SCORES[strategy], wanted, cells, self._weights) for wanted in requests])
+            return fewest_cells(requests, cells, qos)
+        return mean([worst_cell(CELL_SCORES[strategy], one, cells, self._weights) for one in requests])
+
+    def _cells(self, nodes: Nodes) -> Cells:
+        cache = self._topologies
+        if isinstance(cache, OverReserve):
+            self._follow(cache)
+        if self._columns is None:
+            self._columns = CellColumns(self.handle, cache)
+        self._columns.follow()
+        return Cells(self._columns, nodes)
 
     # --- what is known of nodes
 
@@ -249,12 +146,6 @@ class NodeResourceTopologyMatch(
     def _restore(self, reservations: Any) -> None:
         if self._cache is not None or reservations is not None:
             self._topologies.restore(reservations)
-
-    def _known(self, node: str) -> Known:
-        cache = self._topologies
-        if isinstance(cache, OverReserve):
-            self._follow(cache)
-        return cache.known(node)
 
     def _follow(self, cache: OverReserve) -> None:
         """Mark nodes with new pods of other schedulers, and synchronize when the time has come."""
@@ -303,22 +194,3 @@ class NodeResourceTopologyMatch(
             on(NODE, Action.Add | Action.UpdateNodeAllocatable),
             on(Topology.resource, Action.Add | Action.Update),
         )
-
-
-def _misaligned(known: Known, settings: Settings, pod: PodInfo, node: NodeInfo, qos: str) -> Reason | None:
-    """Why the kubelet could not align the pod; None if it could."""
-    cells, allocatable = known.cells(), node.node.status.allocatable
-    if settings.scope == POD:
-        fits = fitting_cell(effective_request(pod), cells, allocatable, qos) is not None
-        return None if fits else POD_NOT_ALIGNED
-    for container in pod.pod.spec.init_containers:
-        # They run one after the other.
-        if fitting_cell(requests_of(container), cells, allocatable, qos) is None:
-            return SIDECAR_NOT_ALIGNED if container.restart_policy == "Always" else INIT_NOT_ALIGNED
-    for container in pod.pod.spec.containers:
-        requests = requests_of(container)
-        cell = fitting_cell(requests, cells, allocatable, qos)
-        if cell is None:
-            return NOT_ALIGNED
-        take(requests, cells, cell, qos)
-    return None

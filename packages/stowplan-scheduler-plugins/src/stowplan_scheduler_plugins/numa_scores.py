@@ -1,4 +1,4 @@
-"""Scores of nodes by their NUMA cells, one function per strategy.
+"""Scores of nodes by their NUMA cells, one function per strategy, for all nodes at once.
 
 Parity: amounts are rounded up to whole units before they are compared, so 500m CPU count as one.
 
@@ -6,61 +6,71 @@ Upstream: pkg/noderesourcetopology/{score.go,least_allocated.go,most_allocated.g
 in scheduler-plugins.
 """
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
 
-from stowplan.plugins import MAX_SCORE
-from stowplan.plugins.objects import whole_value
-from stowplan_scheduler_plugins.node_topologies import Amounts, Cell
-from stowplan_scheduler_plugins.numa_fit import suffices
+from stowplan.plugins import MAX_SCORE, Ints, Mask
+from stowplan_scheduler_plugins.node_topologies import Amounts
+from stowplan_scheduler_plugins.numa_columns import Cells, Layout, unit_of
+from stowplan_scheduler_plugins.numa_fit import is_aligned
 
 #: What an unknown distance counts.
 FARTHEST = 255
 _NOT_A_NUMBER = -(2**63)
 
 Weights = Mapping[str, int]
-#: (requests, available, weights) -> score of a cell
-CellScore = Callable[[Amounts, Amounts, Weights], int]
+#: (requests, cells, weights) -> score of each cell
+CellScore = Callable[[Amounts, Cells, Weights], Ints]
 
 
-def _weighted(requests: Amounts, available: Amounts, weights: Weights, share: Callable[[int, int], int]) -> int:
-    total = divisor = 0
+def _whole(resource: str, amount: Ints) -> Ints:
+    return -(-amount // unit_of(resource))
+
+
+def _compared(requests: Amounts, cells: Cells) -> Iterator[tuple[str, int, Ints]]:
+    """Resource, what is wanted, and what is available in each cell; in whole units."""
     for resource, wanted in requests.items():
+        named = cells.named(resource) is not None
+        available = cells.available(resource) if named else np.zeros(cells.bits.shape, np.int64)
+        yield resource, -(-wanted // unit_of(resource)), _whole(resource, available)
+
+
+def _weighted(requests: Amounts, cells: Cells, weights: Weights, part: Callable[[int, Ints], Ints]) -> Ints:
+    """The weighted mean of the parts in percent; of a cell that has too little of a resource, that one counts 0."""
+    total, divisor = np.zeros(cells.bits.shape, np.int64), 0
+    for resource, wanted, available in _compared(requests, cells):
         weight = max(weights.get(resource, 1), 1)
-        total += share(whole_value(wanted), whole_value(available.get(resource, 0))) * weight
+        share = part(wanted, available) * MAX_SCORE // np.maximum(available, 1)
+        total += np.where((available > 0) & (available >= wanted), share, 0) * weight
         divisor += weight
-    return total // divisor if divisor else 0
+    return total // divisor if divisor else total
 
 
-def least_allocated(requests: Amounts, available: Amounts, weights: Weights) -> int:
-    return _weighted(requests, available, weights, lambda r, a: (a - r) * MAX_SCORE // a if 0 < a >= r else 0)
+def least_allocated(requests: Amounts, cells: Cells, weights: Weights) -> Ints:
+    return _weighted(requests, cells, weights, lambda wanted, available: available - wanted)
 
 
-def most_allocated(requests: Amounts, available: Amounts, weights: Weights) -> int:
-    return _weighted(requests, available, weights, lambda r, a: r * MAX_SCORE // a if 0 < a >= r else 0)
+def most_allocated(requests: Amounts, cells: Cells, weights: Weights) -> Ints:
+    return _weighted(requests, cells, weights, lambda wanted, available: np.full(available.shape, wanted))
 
 
-def balanced_allocation(requests: Amounts, available: Amounts, weights: Weights) -> int:
+def balanced_allocation(requests: Amounts, cells: Cells, weights: Weights) -> Ints:
     """The lower the variance of the used shares, the better. Parity: of one share there is no variance."""
-    shares = []
-    for resource, wanted in requests.items():
-        capacity = whole_value(available.get(resource, 0))
-        share = whole_value(wanted) / capacity if capacity else 1.0
-        if share > 1:
-            return 0
-        shares.append(share)
+    shares = [
+        np.where(available == 0, 1.0, wanted / np.where(available == 0, 1, available))
+        for _, wanted, available in _compared(requests, cells)
+    ]
+    over = np.logical_or.reduce([share > 1 for share in shares]) if shares else np.zeros(cells.bits.shape, np.bool_)
     if len(shares) < 2:
-        return _NOT_A_NUMBER
+        return np.where(over, 0, _NOT_A_NUMBER)
     mean = sum(shares) / len(shares)
-    squares = compensation = 0.0
-    for share in shares:
-        squares += (share - mean) * (share - mean)
-        compensation += share - mean
+    squares = sum((share - mean) * (share - mean) for share in shares)
+    compensation = sum(share - mean for share in shares)
     variance = (squares - compensation * compensation / len(shares)) / (len(shares) - 1)
-    return int((1 - variance) * MAX_SCORE)
+    return np.where(over, 0, np.where(over, 0.0, (1 - variance) * MAX_SCORE).astype(np.int64))
 
 
 CELL_SCORES: Mapping[str, CellScore] = {
@@ -70,75 +80,123 @@ CELL_SCORES: Mapping[str, CellScore] = {
 }
 
 
-def worst_cell(score: CellScore, requests: Amounts, cells: Sequence[Cell], weights: Weights) -> int:
+def worst_cell(score: CellScore, requests: Amounts, cells: Cells, weights: Weights) -> Ints:
     """The lowest score of a cell that is not 0, which stands for a cell that does not fit."""
-    worst = 0
-    for cell in cells:
-        found = score(requests, cell.available, weights)
-        if worst == 0 or (found != 0 and found < worst):
-            worst = found
+    worst = np.zeros(len(cells.fresh), np.int64)
+    for found, bit in zip(score(requests, cells, weights), cells.bits, strict=True):
+        worst = np.where((bit != 0) & ((worst == 0) | ((found != 0) & (found < worst))), found, worst)
     return worst
+
+
+def mean(scores: Sequence[Ints]) -> Ints:
+    """Rounded towards zero."""
+    total = sum((score.astype(np.float64) for score in scores), np.zeros(1))
+    return np.trunc(total / max(len(scores), 1)).astype(np.int64)
 
 
 # --- the fewest cells
 
 
-def fewest_cells(requests: Sequence[Amounts], cells: Sequence[Cell], qos: str, max_cells: int) -> int:
+def fewest_cells(requests: Sequence[Amounts], cells: Cells, qos: str) -> Ints:
     """The fewer cells are needed for the requests, one after the other, and the nearer these are, the better."""
-    most, nearest = 0, True
-    for wanted in requests:
-        if not any(resource in cell.available for cell in cells for resource in wanted):
-            continue
-        found, is_nearest = _needed(wanted, cells, qos)
-        if not found:
-            return 0
-        most, nearest = max(most, len(found)), nearest and is_nearest
-        _take_from(wanted, sorted(found, key=lambda cell: cell.id))
-    if most == 0:
-        return MAX_SCORE
-    step = MAX_SCORE // max_cells
-    return MAX_SCORE - most * step + (step // 2 if nearest else 0)
+    scores = np.zeros(len(cells.fresh), np.int64)
+    for layout, at in cells.layouts():
+        of_layout = _OfLayout(layout, cells, at, {name for one in requests for name in one})
+        most, nearest = of_layout.needed_for(requests, qos)
+        step = MAX_SCORE // cells.max_cells()[at]
+        needed = MAX_SCORE - most * step + np.where(nearest, step // 2, 0)
+        scores[at] = np.where(most < 0, 0, np.where(most == 0, MAX_SCORE, needed))
+    return scores
 
 
-def _needed(requests: Amounts, cells: Sequence[Cell], qos: str) -> tuple[Sequence[Cell], bool]:
-    """The smallest combination of cells that fits, and whether none of its size is nearer; () if none fits."""
-    for size in range(1, len(cells) + 1):
-        choices = list(combinations(cells, size))
-        least = min(*(_distance(choice) for choice in choices), float(FARTHEST))
-        fitting = [choice for choice in choices if _fit_together(requests, choice, qos)]
-        if fitting:
-            best = min(fitting, key=_distance)
-            return best, _distance(best) == least
-    return (), False
+@lru_cache(maxsize=1024)
+def _choices(layout: Layout, size: int) -> tuple[tuple[tuple[int, ...], float], ...]:
+    """The combinations of so many cells, with the mean distance of all their pairs, including a cell and itself."""
+    costs = [dict(of_cell) for _, of_cell in layout]
+    found = []
+    for choice in combinations(range(len(layout)), size):
+        total = sum(costs[a].get(layout[b][0], FARTHEST) for a in choice for b in choice)
+        found.append((choice, float(np.float32(total) / np.float32(size**2))))
+    return tuple(found)
 
 
-def _fit_together(requests: Amounts, choice: Sequence[Cell], qos: str) -> bool:
-    """Parity: each cell must have each resource, even one of which nothing is requested."""
-    if not all(resource in cell.available for cell in choice for resource in requests):
-        return False
-    return all(
-        suffices(resource, wanted, sum(cell.available[resource] for cell in choice), qos)
-        for resource, wanted in requests.items()
-        if wanted
-    )
+class _OfLayout:
+    """The cells of nodes that differ in what is available alone."""
 
+    def __init__(self, layout: Layout, cells: Cells, at: Ints, resources: set[str]) -> None:
+        self._layout = layout
+        self._named: dict[str, Mask] = {}
+        self._available: dict[str, Ints] = {}
+        for resource in resources:
+            named = cells.named(resource)
+            if named is not None:
+                self._named[resource] = named[: len(layout), at]
+                self._available[resource] = cells.available(resource)[: len(layout), at]
+        self._nodes = len(at)
 
-def _distance(choice: Sequence[Cell]) -> float:
-    """The mean distance of all pairs, including a cell and itself."""
-    total = sum(a.costs.get(b.id, FARTHEST) for a in choice for b in choice)
-    return float(np.float32(total) / np.float32(len(choice) ** 2))
+    def needed_for(self, requests: Sequence[Amounts], qos: str) -> tuple[Ints, Mask]:
+        """Per node: the most cells that any of the requests needs, and whether none are nearer; −1: one fits nowhere.
 
+        A request of which no cell has any resource needs none.
+        """
+        most, nearest = np.zeros(self._nodes, np.int64), np.ones(self._nodes, np.bool_)
+        for wanted in requests:
+            known = [self._named[resource].any(axis=0) for resource in wanted if resource in self._named]
+            if known:
+                self._place(wanted, qos, np.logical_or.reduce(known) & (most >= 0), most, nearest)
+        return most, nearest
 
-def _take_from(requests: Amounts, cells: Sequence[Cell]) -> None:
-    """Subtract requests; each cell gives what it has."""
-    for resource, wanted in requests.items():
-        left = wanted
-        for cell in cells:
-            given = min(left, cell.available.get(resource, 0))
-            if resource in cell.available:
-                cell.available[resource] -= given
-                left -= given
+    def _place(self, requests: Amounts, qos: str, left: Mask, most: Ints, nearest: Mask) -> None:
+        """Find and take the cells for a request on the nodes of `left`."""
+        nowhere = left & ~self._fits_in_all(requests, qos)
+        most[nowhere] = -1
+        left = left & ~nowhere
+        for size in range(1, len(self._layout) + 1):
+            if not left.any():
+                return
+            choices = _choices(self._layout, size)
+            best, chosen = np.full(self._nodes, np.inf), np.full(self._nodes, -1)
+            for number, (choice, distance) in enumerate(choices):
+                better = left & (distance < best)
+                if better.any():
+                    better &= self._fit_together(requests, choice, qos)
+                    best[better], chosen[better] = distance, number
+            found = chosen >= 0
+            least = min(float(FARTHEST), *(distance for _, distance in choices))
+            nearest &= ~found | (best == least)
+            most[found] = np.maximum(most[found], size)
+            for number in np.unique(chosen[found]).tolist():
+                self._take_from(requests, choices[number][0], chosen == number)
+            left = left & ~found
+        most[left] = -1
 
+    def _fits_in_all(self, requests: Amounts, qos: str) -> Mask:
+        """Whether all cells together have enough: if not, no combination has."""
+        enough = np.ones(self._nodes, np.bool_)
+        for resource, wanted in requests.items():
+            if resource not in self._named:
+                return np.zeros(self._nodes, np.bool_)
+            if is_aligned(resource, qos):
+                enough &= np.maximum(self._available[resource], 0).sum(axis=0) >= wanted
+        return enough
 
-def mean(scores: Sequence[int]) -> int:
-    return math.trunc(sum(map(float, scores)) / len(scores)) if scores else 0
+    def _fit_together(self, requests: Amounts, choice: tuple[int, ...], qos: str) -> Mask:
+        """Parity: each cell must have each resource, even one of which nothing is requested."""
+        fits = np.ones(self._nodes, np.bool_)
+        for resource, wanted in requests.items():
+            fits &= self._named[resource][choice, :].all(axis=0)
+            if wanted and is_aligned(resource, qos):
+                fits &= self._available[resource][choice, :].sum(axis=0) >= wanted
+        return fits
+
+    def _take_from(self, requests: Amounts, choice: tuple[int, ...], nodes: Mask) -> None:
+        """Subtract requests in the order of cells' numbers; each cell gives what it has."""
+        in_order = sorted(choice, key=lambda slot: self._layout[slot][0])
+        for resource, wanted in requests.items():
+            if resource not in self._named:
+                continue
+            left, available = np.where(nodes, wanted, 0), self._available[resource]
+            for slot in in_order:
+                given = np.where(self._named[resource][slot] & nodes, np.minimum(left, available[slot]), 0)
+                available[slot] -= given
+                left = left - given

@@ -4,7 +4,7 @@ What is free is subtracted node by node; a resource is met once nothing is left 
 overcommitted nodes. Amounts are in nano-units.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from stowplan.plugins.objects import QuantityValue, parse_quantity
 _NANO = 10**9
 
 
-def gap(wanted: Mapping[str, QuantityValue], nodes: Nodes, own: Sequence[PodInfo]) -> dict[str, int]:
+def gap(wanted: Mapping[str, QuantityValue], nodes: Nodes, own: Collection[PodInfo]) -> dict[str, int]:
     """The rest of each resource that all nodes together lack. What the group's own pods use counts as free."""
     missing = {}
     for resource, amount in wanted.items():
@@ -27,7 +27,7 @@ def gap(wanted: Mapping[str, QuantityValue], nodes: Nodes, own: Sequence[PodInfo
     return missing
 
 
-def _free(resource: str, nodes: Nodes, own: Sequence[PodInfo]) -> Ints:
+def _free(resource: str, nodes: Nodes, own: Collection[PodInfo]) -> Ints:
     """Per node, in milli-CPU, bytes or units."""
     table = nodes.table
     if resource == "pods":

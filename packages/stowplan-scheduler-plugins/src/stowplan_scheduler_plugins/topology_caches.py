@@ -8,7 +8,7 @@ fingerprint says that it includes the pods known on the node.
 Upstream: pkg/noderesourcetopology/cache in scheduler-plugins.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from stowplan.plugins import CustomObject, PodInfo
@@ -75,12 +75,16 @@ class Cache(Protocol):
     def restore(self, reservations: Any) -> None:
         """Go back to earlier reservations."""
 
+    def taken_changes(self) -> Collection[str]:
+        """Nodes of which something else may be known than at the last call, apart from their objects in the API."""
+
 
 class Passthrough:
     """What the API has."""
 
     def __init__(self, lookup: Lookup) -> None:
         self._lookup = lookup
+        self._changed: set[str] = set()
 
     def known(self, node: str) -> Known:
         return Known(True, self._lookup(node))
@@ -103,6 +107,10 @@ class Passthrough:
     def restore(self, reservations: Any) -> None:
         pass
 
+    def taken_changes(self) -> Collection[str]:
+        found, self._changed = self._changed, set()
+        return found
+
 
 class DiscardReserved(Passthrough):
     """What the API has, except for nodes with pods that are about to be bound."""
@@ -116,9 +124,11 @@ class DiscardReserved(Passthrough):
 
     def reserve(self, node: str, pod: PodInfo) -> None:
         self.reserved.setdefault(node, set()).add(pod.uid)
+        self._changed.add(node)
 
     def unreserve(self, node: str, pod: PodInfo) -> None:
         self.reserved.get(node, set()).discard(pod.uid)
+        self._changed.add(node)
 
     def bound(self, node: str, pod: PodInfo) -> None:
         self.unreserve(node, pod)
@@ -127,10 +137,11 @@ class DiscardReserved(Passthrough):
         return {node: sorted(pods) for node, pods in self.reserved.items()}
 
     def restore(self, reservations: Any) -> None:
+        self._changed.update(self.reserved, reservations or ())
         self.reserved = {node: set(pods) for node, pods in (reservations or {}).items()}
 
 
-class OverReserve:
+class OverReserve(Passthrough):
     """What the API had at the last synchronization, less what was placed since.
 
     Parity: nodes whose objects appear later are never learnt.
@@ -144,7 +155,8 @@ class OverReserve:
         method: str = AUTODETECT,
         scope: str = ALL,
     ) -> None:
-        self._lookup, self._method, self._scope = lookup, method, scope
+        super().__init__(lookup)
+        self._method, self._scope = method, scope
         self.stored = {topology.metadata.name: topology for topology in topologies}
         #: Node -> key of a pod -> what it requests.
         self.assumed: dict[str, dict[str, Amounts]] = {}
@@ -171,21 +183,22 @@ class OverReserve:
     def has_foreign_pod(self, node: str) -> None:
         if node in self.stored:
             self.with_foreign_pods.add(node)
+            self._changed.add(node)
 
     def reserve(self, node: str, pod: PodInfo) -> None:
         if node in self.stored:
             self.assumed.setdefault(node, {})[pod.key] = effective_request(pod)
+            self._changed.add(node)
 
     def unreserve(self, node: str, pod: PodInfo) -> None:
         self.assumed.get(node, {}).pop(pod.key, None)
-
-    def bound(self, node: str, pod: PodInfo) -> None:
-        pass
+        self._changed.add(node)
 
     def reservations(self) -> Any:
         return {node: dict(pods) for node, pods in self.assumed.items()}
 
     def restore(self, reservations: Any) -> None:
+        self._changed.update(self.assumed, reservations or ())
         self.assumed = {node: dict(pods) for node, pods in (reservations or {}).items()}
 
     def resources(self, node: str) -> set[str]:
@@ -207,6 +220,7 @@ class OverReserve:
             name = topology.metadata.name
             self.stored[name] = topology
             self.assumed.pop(name, None)
+            self._changed.add(name)
             for marks in (self.maybe_over_reserved, self.with_foreign_pods, self.config_changed):
                 marks.discard(name)
         self.generation += bool(found)

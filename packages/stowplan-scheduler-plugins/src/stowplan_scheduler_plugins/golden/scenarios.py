@@ -7,6 +7,7 @@ from typing import Any
 import stowplan
 from stowplan.plugins import CycleState, PodInfo, QueueSortPlugin, ReservePlugin
 from stowplan.plugins.objects import parse_timestamp
+from stowplan_scheduler_plugins.elastic_quotas import USE
 from stowplan_scheduler_plugins.golden.differences import differences, verdict_differences
 from stowplan_scheduler_plugins.golden.tally import STEPS, VERDICTS, Answer
 from stowplan_scheduler_plugins.load import measured
@@ -76,9 +77,11 @@ def _used(cluster: stowplan.Cluster) -> Json:
     """What CapacityScheduling counts as used, by namespace."""
     [framework] = cluster.algorithm.frameworks.values()
     plugin: Any = framework.plugins["CapacityScheduling"]
+    placed = cluster.state.pods_by(USE).placed
     return {
-        quota.namespace: _named({**quota.used, "milliCPU": quota.used.get("cpu", 0), "cpu": 0, "pods": len(quota.pods)})
-        for quota in plugin.quotas().values()
+        quota.namespace: _named({**quota.used, "milliCPU": quota.used.get("cpu", 0), "cpu": 0})
+        | _named({"pods": len(placed.of(quota.namespace))})
+        for quota in plugin.quotas()
     }
 
 

@@ -77,7 +77,11 @@ class _Played:
         self.others = [plugin.name for plugin in framework.post_filter if plugin.name != _PLUGIN]
         # Its pods wait here, and not in the cluster's scheduler.
         handle: Any = self.plugin.handle
-        handle.waiting_pods = self.waiting
+        handle.waiting_pods = self
+
+    def get(self, uid: str) -> Waiting | None:
+        """As of the scheduler's waiting pods."""
+        return next((one for one in self.waiting if one.uid == uid), None)
 
     def after(self, op: Json) -> Json:
         self.now += 1

@@ -12,7 +12,8 @@ Extension points   PreEnqueuePlugin, QueueSortPlugin, PreFilterPlugin, FilterPlu
                    PreScorePlugin, ScorePlugin, NodeScorePlugin, ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin,
                    PostBindPlugin, PlacementGeneratePlugin, PlacementScorePlugin
 Results            Status (None is success), unschedulable, unresolvable, error, SKIP, Reason, Rejections
-Context            Handle, CycleState, PodInfo, NodeInfo, Nodes
+Context            Handle, CycleState, PodInfo, PodShape, NodeInfo, Nodes
+Lookups            CustomObject, custom_resource, ObjectIndex, NodeObjects, PodIndex, PodsByValue
 Events             EnqueueExtensions, ClusterEventWithHint, on, queue_if, Hint
 Requests           Bind, Create, Update, Patch, Delete, Read and Wait, for generators in PreBind, Bind and PostBind
 Reuse of results   Reads, CountsPods, BatchState, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects; see
@@ -22,9 +23,11 @@ Explanations       Explanation, Remedy, Change, Dial
 """
 
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
-from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Values
+from stowplan.scheduler.cluster.node_objects import NodeObjects
 from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_indexes import PodIndex, PodsByValue
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, Participant
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.batch_state import BatchState
@@ -153,6 +156,7 @@ __all__ = [
     "Mask",
     "NodeFilterPlugin",
     "NodeInfo",
+    "NodeObjects",
     "NodePodExtensions",
     "NodeScorePlugin",
     "Nodes",
@@ -172,8 +176,11 @@ __all__ = [
     "PodGroupAssignments",
     "PodGroupInfo",
     "PodInPreBind",
+    "PodIndex",
     "PodInfo",
+    "PodShape",
     "PodShift",
+    "PodsByValue",
     "PodsToActivate",
     "PostBindPlugin",
     "PostFilterPlugin",
@@ -205,6 +212,7 @@ __all__ = [
     "TemplateSigned",
     "Unknown",
     "Update",
+    "Values",
     "Victim",
     "Wait",
     "WaitingPod",

@@ -24,6 +24,7 @@ def attach_all(state: PodsOnNodes, infos: Sequence[PodInfo], node_names: Iterabl
         state.row_pods[info.row].append(info)
         if info.pod.spec.scheduling_group is not None:
             state.pod_groups.attached(info)
+        state._index(info)
     state.pods.add_all(infos)
     _touch(state, infos)
     _count(state, infos, 1)

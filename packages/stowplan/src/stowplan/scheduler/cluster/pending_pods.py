@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, ValuesView
 from types import MappingProxyType
 
 from stowplan.kube.api.types import Pod
+from stowplan.scheduler.cluster.pod_indexes import IndexedPods, PodIndex
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
 
@@ -32,6 +33,8 @@ class PendingPods(CopiedBeforeChange):
         self._by_uid: dict[str, PodInfo] = {}
         #: Group -> its pods by UID; groups without pods are absent.
         self._of_group: dict[str, dict[str, PodInfo]] = {}
+        #: Those of plugins.
+        self._indexes: dict[PodIndex, IndexedPods] = {}
         self._compiled = compiled
         #: Set that collects the UIDs of changed pods; None if nobody follows (`ClusterState.follow`).
         self.touched: set[str] | None = None
@@ -61,6 +64,13 @@ class PendingPods(CopiedBeforeChange):
         """UID -> pod of a pod group, in order of appearance."""
         return self._of_group.get(group, _NONE)
 
+    def indexed(self, index: PodIndex) -> IndexedPods:
+        """These pods by a value; kept up to date from the first call on."""
+        found = self._indexes.get(index)
+        if found is None:
+            found = self._indexes[index] = IndexedPods(index, self._by_key.values())
+        return found
+
     def put(self, info: PodInfo) -> None:
         """Add or update a pod; another pod of the same name is replaced."""
         if self._uncopied:
@@ -73,6 +83,10 @@ class PendingPods(CopiedBeforeChange):
                 del self._by_uid[known.uid]
             if known.uid != info.uid or group_key(known.pod) != group_key(info.pod):
                 self._leave_group(known)
+            for index in self._indexes.values():
+                index.discard(known)
+        for index in self._indexes.values():
+            index.add(info)
         self._by_key[info.key] = self._by_uid[info.uid] = info
         if info.pod.spec.scheduling_group is not None:
             self._of_group.setdefault(group_key(info.pod), {})[info.uid] = info
@@ -87,6 +101,8 @@ class PendingPods(CopiedBeforeChange):
                 self.touched.add(info.uid)
             del self._by_key[key], self._by_uid[info.uid]
             self._leave_group(info)
+            for index in self._indexes.values():
+                index.discard(info)
         return info
 
     def _leave_group(self, info: PodInfo) -> None:
@@ -106,6 +122,8 @@ class PendingPods(CopiedBeforeChange):
 
     def _restore(self, copy: _Copy) -> None:
         self._by_key, self._by_uid, self._of_group = copy
+        for index in self._indexes.values():
+            index.refill(self._by_key.values())
 
     def changed_nodes(self, mark: object) -> tuple[str, ...]:
         return ()
@@ -114,7 +132,7 @@ class PendingPods(CopiedBeforeChange):
         return [info.pod for info in self._by_key.values()]
 
     def load(self, dumped: list[Pod]) -> None:
-        self._by_key, self._by_uid, self._of_group = {}, {}, {}
+        self._restore(({}, {}, {}))
         for pod in dumped:
             self.put(self._compiled(pod))
 
@@ -135,3 +153,5 @@ class PendingPods(CopiedBeforeChange):
                 yield f"pod group {group}: none of its pods is pending, or pods of another group are among them"
         if len(self._by_uid) != len(self._by_key):
             yield f"{len(self._by_key)} pending pods by name, {len(self._by_uid)} by UID"
+        for index in self._indexes.values():
+            yield from index.problems(self._by_key.values())

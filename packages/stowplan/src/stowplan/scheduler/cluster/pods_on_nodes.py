@@ -19,6 +19,7 @@ from stowplan.scheduler.cluster.disks import DiskIndex
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pending_pods import PendingPods
 from stowplan.scheduler.cluster.pod_groups import PodGroups
+from stowplan.scheduler.cluster.pod_indexes import IndexedPods, PodIndex, PodsByValue
 from stowplan.scheduler.cluster.pod_info import (
     PodInfo,
     PodShape,
@@ -64,6 +65,8 @@ class PodsOnNodes:
         #: "namespace/claim" -> number of pods on known nodes that mount it.
         self.claim_users: Counter[str] = Counter()
         self._placed: dict[str, PodInfo] = {}
+        #: Those of plugins.
+        self._indexes: dict[PodIndex, PodsByValue] = {}
         self._assumed: set[str] = set()
         #: Whether resources allocated by claims count for pods (DRANodeAllocatableResources).
         self.counts_claims = counts_claims
@@ -102,6 +105,14 @@ class PodsOnNodes:
         """In the order of their placement."""
         return self.pods.in_order()
 
+    def pods_by(self, index: PodIndex) -> PodsByValue:
+        """All pods by a value; kept up to date from the first call on."""
+        found = self._indexes.get(index)
+        if found is None:
+            placed = IndexedPods(index, self._placed.values())
+            found = self._indexes[index] = PodsByValue(placed, self.pending.indexed(index))
+        return found
+
     def is_assumed(self, uid: str) -> bool:
         return uid in self._assumed
 
@@ -116,11 +127,16 @@ class PodsOnNodes:
         self._placed[info.uid] = info
         if info.pod.spec.scheduling_group is not None:
             self.pod_groups.attached(info)
+        self._index(info)
         if row < 0:
             self._ghosts.setdefault(node_name, []).append(info)
         else:
             self._add_to_counters(info, row, 1)
             self.row_pods[row].append(info)
+
+    def _index(self, info: PodInfo) -> None:
+        for index in self._indexes.values():
+            index.placed.add(info)
 
     def _list_of(self, info: PodInfo) -> list[PodInfo]:
         """The list of its node's pods."""
@@ -154,6 +170,8 @@ class PodsOnNodes:
         del self._placed[info.uid]
         if info.pod.spec.scheduling_group is not None:
             self.pod_groups.detached(info)
+        for index in self._indexes.values():
+            index.placed.discard(info)
         self._release(info.shape)
         info.slot, info.row, info.node_name = -1, -1, ""
 

@@ -122,6 +122,8 @@ def _problems_of_placed_pods(state: ClusterState) -> Iterator[str]:
     if slots != len(state._placed):
         yield f"{slots} slots of the pod table are taken, by {len(state._placed)} placed pods"
     yield from state.pod_groups.problems(state._placed.values())
+    for index in state._indexes.values():
+        yield from index.placed.problems(state._placed.values())
     for uid in state._assumed - state._placed.keys():
         yield f"pod {uid}: assumed, but on no node"
 
