@@ -19,7 +19,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.history.recordings.recording_files import files_of_run, header_of
 from stowplan.history.recordings.rerun import RerunResult, rerun
@@ -27,7 +27,7 @@ from stowplan.kube.config import load_config
 from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import wait_measures
-from stowplan.scheduler.framework.runtime.registry import Registry, installed_plugins, load_plugin
+from stowplan.scheduler.framework.runtime.registry import Registry, load_plugin
 from stowplan.scheduler.inspection.records import Record
 from stowplan_lab.simulation.results.simulation_records import SummaryRecord
 from stowplan_lab.simulation.simulate import simulate_scenario
@@ -83,7 +83,7 @@ def check_recorded(recording: str, scheduler: Scheduler, plugins: tuple[str, ...
 
 
 def _registry(plugins: tuple[str, ...]) -> Registry:
-    return guarded_registry(dict.fromkeys((*installed_plugins(), *map(load_plugin, plugins))), CallGuard())
+    return registry_with_installed(dict.fromkeys(map(load_plugin, plugins)), CallGuard())
 
 
 def _version_of(scheduler: Scheduler) -> KubernetesVersion | None:

@@ -22,7 +22,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
@@ -50,7 +50,7 @@ from stowplan.scheduler.extenders.calls import Calls
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create
-from stowplan.scheduler.framework.runtime.registry import installed_plugins, load_plugin
+from stowplan.scheduler.framework.runtime.registry import load_plugin
 from stowplan.ui.source_records import configuration_record
 from stowplan.ui.timeline_file import NAME as TIMELINE
 from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
@@ -227,7 +227,7 @@ class Simulation:
         self.seed = self.scenario.seed if seed is None else seed
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
         self._guard = CallGuard()
-        self._registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named, *plugins)), self._guard)
+        self._registry = registry_with_installed(dict.fromkeys((*named, *plugins)), self._guard)
         #: Notes from before the context exists.
         self._early_notes: list[str] = []
         self._filed = files_at_start(self.scenario.cluster, self._folder)

@@ -28,7 +28,7 @@ from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.arguments import near_names
 from stowplan.ask.what_if.relief import group_relief, relief, together
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import moment_text
 from stowplan.history.recordings.replaying import moment_of, note_of
@@ -46,7 +46,6 @@ from stowplan.scheduler.engine.dumped import DumpError
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.framework.explanations.formatting import joined, listed
-from stowplan.scheduler.framework.runtime.registry import installed_plugins
 from stowplan.scheduler.framework.status import error
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names
 from stowplan.scheduler.inspection.queue_state import WAITS_FOR_CLAIM, WAITS_ON_PERMIT
@@ -129,7 +128,7 @@ class ClusterSource:
         """
         try:
             calls = InterruptedCalls()
-            registry = guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), calls)
+            registry = registry_with_installed(named_plugins(plugins), calls)
             moment = moment_of(path, when, registry, interrupted=calls)
         except (RecordingError, DumpError) as error:
             text = str(error)

@@ -18,7 +18,7 @@ from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import cluster_features
-from stowplan.drivers.hang_guard.guarded_plugins import Guard, guarded_registry
+from stowplan.drivers.hang_guard.guarded_plugins import Guard, registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, rotated
@@ -33,7 +33,7 @@ from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.inputs import Changes, Input
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
-from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry, installed_plugins
+from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry
 from stowplan.ui.plan import Plan, plan_of
 from stowplan.ui.timeline import Run, Timeline, timeline_of
 from stowplan.ui.timeline_file import NAME, TimelineFileError, TimelineHeader, read_timeline
@@ -143,7 +143,7 @@ def _files(path: str) -> list[str]:
 
 
 def _registry(plugins: Sequence[str], guard: Guard) -> Registry:
-    return guarded_registry(dict.fromkeys((*installed_plugins(), *named_plugins(plugins))), guard)
+    return registry_with_installed(named_plugins(plugins), guard)
 
 
 def _played(files: Sequence[str], plugins: Sequence[str], waiting: _RecordedPods) -> Iterator[Run]:

@@ -35,7 +35,7 @@ from stowplan.ask.offline.arguments import (
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.ask.offline.scheduling import Attempts, Reservations, Scheduling
-from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
+from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
@@ -67,7 +67,6 @@ from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.runtime.registry import installed_plugins
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 
 if TYPE_CHECKING:
@@ -139,10 +138,8 @@ class Cluster:
             plugin_timeout=plugin_timeout,
             now=now,
         )
-        # A caller may pass installed plugins, too; each is registered once.
-        known = dict.fromkeys((*installed_plugins(), *self.plugins))
         guard = CallGuard(seconds=plugin_timeout)
-        registry = guarded_registry(known, guard)
+        registry = registry_with_installed(self.plugins, guard)
         #: Notes for the user about what was skipped or added when objects were read.
         self.notes: tuple[str, ...] = ()
         features = features_of(config, feature_gates, emulated_version)

@@ -5,13 +5,14 @@ Constructors are not guarded: they may be slow, which is visible at startup.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from stowplan.scheduler.framework import declarations
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.interface import extension_points
-from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.framework.runtime.registry import Registry, installed_plugins
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 
 
@@ -31,9 +32,25 @@ def guarded_registry(plugins: Iterable[type[Plugin]], guard: Guard) -> Registry:
     return registry
 
 
-def register_guarded(registry: Registry, plugins: Iterable[type[Plugin]], guard: Guard) -> None:
-    for plugin in plugins:
+def registry_with_installed(plugins: Iterable[type[Plugin]], guard: Guard | None) -> Registry:
+    """Also the plugins of installed packages, which are imported when a configuration names them."""
+    registry = in_tree_registry()
+
+    def register(load: Callable[[], type[Plugin]]) -> None:
+        register_guarded(registry, [load()], guard)
+
+    for name, load in installed_plugins().items():
+        registry.offer(name, partial(register, load))
+    register_guarded(registry, plugins, guard)
+    return registry
+
+
+def register_guarded(registry: Registry, plugins: Iterable[type[Plugin]], guard: Guard | None) -> None:
+    """Register each once; None: nobody calls them."""
+    for plugin in dict.fromkeys(plugins):
         registry.register(plugin)
+        if guard is None:
+            continue
         registry.guards[plugin.name] = guard
         guard.in_use = True
         # In metrics from the start: an increase is not visible in a series that starts with it.

@@ -8,7 +8,7 @@ validated.
 Upstream: pkg/scheduler/apis/config/v1/default_plugins.go, pkg/scheduler/framework/plugins/registry.go.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -101,10 +101,44 @@ class PluginDeclaration:
 Declarations = Mapping[str, PluginDeclaration]
 
 
+class DeclarationsOnDemand(Mapping[str, PluginDeclaration]):
+    """Declarations, and names of plugins that are loaded, and then declare themselves, when first looked up."""
+
+    def __init__(self) -> None:
+        self.loaded: dict[str, PluginDeclaration] = {}
+        #: Name -> loads the plugin, which adds its declaration to `loaded`.
+        self.offered: dict[str, Callable[[], object]] = {}
+
+    def __getitem__(self, name: str) -> PluginDeclaration:
+        load = self.offered.pop(name, None)
+        if load is not None:
+            try:
+                load()
+            except BaseException:
+                # Whoever asks next gets the same error.
+                self.offered[name] = load
+                raise
+        return self.loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.loaded or name in self.offered
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self.loaded, *self.offered])
+
+    def __len__(self) -> int:
+        return len(self.loaded) + len(self.offered)
+
+
+def loaded(plugins: Declarations) -> Collection[PluginDeclaration]:
+    """The declarations for which no plugin has to be loaded."""
+    return (plugins.loaded if isinstance(plugins, DeclarationsOnDemand) else plugins).values()
+
+
 def enabled_by_default(plugins: Declarations, features: FeatureGates) -> Iterator[tuple[str, int]]:
     """Yield (name, weight) of the default multiPoint, in order."""
     places = sorted(
-        (plugin.default.order, plugin.name, plugin.default) for plugin in plugins.values() if plugin.default is not None
+        (plugin.default.order, plugin.name, plugin.default) for plugin in loaded(plugins) if plugin.default is not None
     )
     for _, name, place in places:
         if not place.gate or features.enabled(place.gate):

@@ -7,7 +7,7 @@ count as unset.
 Upstream: pkg/scheduler/apis/config/v1/defaults.go, k8s.io/component-base/config/v1alpha1/defaults.go.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.config.config_documents import Document
 from stowplan.kube.config.config_errors import ConfigError, strict_error
 from stowplan.kube.config.configuration import Configuration, PluginConfig, Plugins, Profile
-from stowplan.kube.config.declaration import Args, Declarations, PluginDeclaration
+from stowplan.kube.config.declaration import Args, Declarations, PluginDeclaration, loaded
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.header import Header, no_kind, read_header
 from stowplan.kube.config.plugins import default_plugins, merge_plugins
@@ -47,8 +47,7 @@ class DecodedArgs:
 def decode_configuration(document: Document, plugins: Declarations) -> dict[str, Any]:
     """Decode a document into the fields of a KubeSchedulerConfiguration; raise ConfigError with upstream's message."""
     header = read_header(document.value, document.text)
-    args_types = _args_types(plugins)
-    schema = _schema_of(header, args_types)
+    schema = _schema_of(header, _args_types(loaded(plugins)))
     fields, strict = decode_struct(schema, document.value)
     found = chain(misplaced_field_hints(schema, document.value), field_hints(schema, document.value))
     hints = list(islice(found, MAX_HINTS)) if strict else []
@@ -62,9 +61,9 @@ def decode_configuration(document: Document, plugins: Declarations) -> dict[str,
     return fields
 
 
-def _args_types(plugins: Declarations) -> dict[str, type[Args]]:
+def _args_types(declarations: Iterable[PluginDeclaration]) -> dict[str, type[Args]]:
     """Kind -> type of arguments."""
-    types = (declaration.own_args for declaration in plugins.values())
+    types = (declaration.own_args for declaration in declarations)
     return {type_.schema.name: type_ for type_ in types if type_ is not None}
 
 
@@ -107,7 +106,9 @@ def _decode_plugin_config(config: dict[str, Any], plugins: Declarations) -> list
         return []
     raw, wanted = config.get("args"), args_type.schema.name
     try:
-        schema = _schema_of(read_header(raw, "", Header(GROUP, "v1", wanted)), _args_types(plugins))
+        header = read_header(raw, "", Header(GROUP, "v1", wanted))
+        # Another kind is an error, whose message depends on whether any plugin has it.
+        schema = _schema_of(header, _args_types(loaded(plugins) if header.kind == wanted else plugins.values()))
         arguments, strict = decode_struct(schema, raw)
     except ConfigError as error:
         raise ConfigError(f"decoding args for plugin {name}: {error}") from None

@@ -11,7 +11,7 @@ from typing import Any
 from stowplan.kube.config.config_documents import members_of
 from stowplan.kube.config.config_errors import nearest
 from stowplan.kube.config.configuration import Configuration
-from stowplan.kube.config.declaration import Declarations
+from stowplan.kube.config.declaration import Declarations, loaded
 from stowplan.kube.config.schema import Pointer, Slice, Struct, Type
 
 # Plugins of other projects that published configurations name.
@@ -137,7 +137,7 @@ def _plugin_hint(name: str, point: str, known: Declarations) -> str:
 
 
 def unknown_plugin_hint(name: str, known: Declarations) -> str:
-    for declaration in known.values():
+    for declaration in loaded(known):
         if name in declaration.replaces:
             return f"{name}: {declaration.name} does its work today: {declaration.replaces[name]}"
     if _SCHEDULER_PLUGINS in FOREIGN_PLUGINS.get(name, ()) and name not in _NOT_DISTRIBUTED:

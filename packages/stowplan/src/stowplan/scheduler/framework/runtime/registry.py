@@ -1,7 +1,7 @@
 """Plugin names, declarations and classes.
 
 In-tree plugins use the declaration of their folder; out-of-tree plugins (from entry points or `module:Class`) declare
-themselves by class attributes.
+themselves by class attributes. Those of installed packages are imported when a configuration first names them.
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.compiled import mypyc_attr
-from stowplan.kube.config.declaration import Declarations, Kinds, PluginDeclaration
+from stowplan.kube.config.config_errors import ConfigError
+from stowplan.kube.config.declaration import Declarations, DeclarationsOnDemand, Kinds, PluginDeclaration
 from stowplan.scheduler.framework.declarations import Guard, Plugin
 from stowplan.scheduler.framework.entry_points import entry_points
 from stowplan.scheduler.framework.interface import extension_points
@@ -25,7 +27,7 @@ ENTRY_POINT_GROUP = "stowplan.plugins"
 
 
 @mypyc_attr(native_class=False)
-class PluginLoadError(ValueError):
+class PluginLoadError(ConfigError):
     """A requested plugin cannot be loaded; the message says which, and why."""
 
 
@@ -36,24 +38,33 @@ class Registry:
         #: User plugin -> what calls it (`boundary.call`).
         self.guards: dict[str, Guard] = {}
         self._plugins: dict[str, type[Plugin]] = {}
-        self._declarations: dict[str, PluginDeclaration] = {}
+        self._declarations = DeclarationsOnDemand()
         for plugin in plugins:
             self.register(plugin)
 
     def register(self, plugin: type[Plugin], declaration: PluginDeclaration | None = None) -> None:
         """Add a plugin; without a declaration, use that of its class."""
+        if plugin.name in self._declarations.offered and self.get(plugin.name) is plugin:
+            # It is installed, and named as well.
+            return
         if plugin.name in self._plugins:
             raise PluginLoadError(f"a plugin named {plugin.name} already exists")
         if declaration is None:
             declaration = declared_by(plugin)
         _check_declaration(plugin, declaration)
         self._plugins[plugin.name] = plugin
-        self._declarations[plugin.name] = declaration
+        self._declarations.loaded[plugin.name] = declaration
+
+    def offer(self, name: str, load: Callable[[], object]) -> None:
+        """Have a plugin of this name, which `load` registers when it is first asked for."""
+        if name in self._declarations:
+            raise PluginLoadError(f"a plugin named {name} already exists")
+        self._declarations.offered[name] = load
 
     def unregister(self, name: str) -> None:
         if name not in self._plugins:
             raise PluginLoadError(f"no plugin named {name} exists")
-        del self._plugins[name], self._declarations[name]
+        del self._plugins[name], self._declarations.loaded[name]
         self.guards.pop(name, None)
 
     def merge(self, other: Registry) -> None:
@@ -62,6 +73,7 @@ class Registry:
         self.guards |= other.guards
 
     def get(self, name: str) -> type[Plugin] | None:
+        self._declarations.get(name)
         return self._plugins.get(name)
 
     def __iter__(self) -> Iterator[type[Plugin]]:
@@ -134,9 +146,9 @@ def _check_declaration(plugin: type[Plugin], declaration: PluginDeclaration) -> 
         raise PluginLoadError(f"plugin {plugin.name} either declares or implements, but not both: {listed}")
 
 
-def installed_plugins() -> list[type[Plugin]]:
-    """Plugins of installed packages."""
-    return [_installed(point) for point in entry_points(group=ENTRY_POINT_GROUP)]
+def installed_plugins() -> dict[str, Callable[[], type[Plugin]]]:
+    """Name -> imports the plugin, for those of installed packages."""
+    return {point.name: partial(_installed, point) for point in entry_points(group=ENTRY_POINT_GROUP)}
 
 
 def _installed(point: EntryPoint) -> type[Plugin]:
@@ -147,7 +159,10 @@ def _installed(point: EntryPoint) -> type[Plugin]:
     except RAISED as e:
         # Importing third-party code may raise anything.
         raise PluginLoadError(f'plugin "{where}": cannot load it: {type(e).__name__}: {e}') from e
-    return _checked(found, where)
+    plugin = _checked(found, where)
+    if plugin.name != point.name:
+        raise PluginLoadError(f'plugin "{where}": it is named {plugin.name}, and so must be its entry point')
+    return plugin
 
 
 def load_plugin(path: str) -> type[Plugin]:

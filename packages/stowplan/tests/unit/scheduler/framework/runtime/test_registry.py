@@ -7,9 +7,11 @@ from types import ModuleType
 
 import pytest
 
+from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
+from stowplan.kube.config.declaration import loaded
 from stowplan.plugins import FilterPlugin
 from stowplan.scheduler.framework.runtime import registry as registry_module
-from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry, installed_plugins, load_plugin
+from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry, load_plugin
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.plugins.fake_plugins import fake
 
@@ -150,10 +152,18 @@ def offer(monkeypatch, **points):
     monkeypatch.setattr(registry_module, "entry_points", entry_points)
 
 
+def registry_of(monkeypatch, **points):
+    offer(monkeypatch, **points)
+    return registry_with_installed([], None)
+
+
 @pytest.mark.usefixtures("module")
-def test_installed_plugins(monkeypatch):
-    offer(monkeypatch, P="some_plugins:Good")
-    assert installed_plugins() == [P]
+def test_installed_plugins_are_imported_when_asked_for(monkeypatch):
+    registry = registry_of(monkeypatch, P="some_plugins:Good", Broken="not_there:X")
+    assert {"P", "Broken"} <= set(registry.declarations)
+    assert "P" not in {one.name for one in loaded(registry.declarations)}
+    assert registry.declarations["P"].points == {"filter"}
+    assert registry.get("P") is P
 
 
 @pytest.mark.usefixtures("module")
@@ -162,15 +172,24 @@ def test_installed_plugins(monkeypatch):
     [
         ("some_plugins:Other", "does not derive from stowplan.plugins.Plugin$"),
         ("some_plugins:Unfinished", "class Unfinished does not define filter$"),
+        ("some_plugins:Good", "it is named P, and so must be its entry point$"),
         ("not_there:X", "cannot load it: ModuleNotFoundError: No module named 'not_there'$"),
     ],
 )
-def test_invalid_entry_points_are_named(monkeypatch, value, text):
-    offer(monkeypatch, good="some_plugins:Good", bad=value)
-    with pytest.raises(PluginLoadError, match=f'^plugin "entry point bad = {value}": .*{text}'):
-        installed_plugins()
+def test_invalid_entry_points_are_named_whenever_they_are_asked_for(monkeypatch, value, text):
+    registry = registry_of(monkeypatch, P="some_plugins:Good", bad=value)
+    for _ in range(2):
+        with pytest.raises(PluginLoadError, match=f'^plugin "entry point bad = {value}": .*{text}'):
+            registry.get("bad")
+
+
+@pytest.mark.usefixtures("module")
+def test_an_installed_plugin_may_be_named_as_well_and_another_of_its_name_may_not(monkeypatch):
+    offer(monkeypatch, P="some_plugins:Good")
+    assert registry_with_installed([P], None).get("P") is P
+    with pytest.raises(PluginLoadError, match=r"^a plugin named P already exists$"):
+        registry_with_installed([type("Another", (P,), {"name": "P"})], None)
 
 
 def test_nothing_installed(monkeypatch):
-    offer(monkeypatch)
-    assert installed_plugins() == []
+    assert set(registry_of(monkeypatch).declarations) == set(in_tree_registry().declarations)
