@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -58,6 +59,20 @@ def test_a_scenario_is_of_the_version_of_its_dump(scenario, compared, tmp_path, 
     found = json.loads(compared(*words).stdout)
     assert found["emulatedVersions"] == [version, "1.36"]
     assert (found["placedDifferently"][1]["mean"] > 0) == (version != "1.36")
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [("1.36", ""), ("1.37", "scheduler, as Kubernetes 1.37: the scheduler has no gate 'GangScheduling' in 1.37")],
+)
+def test_the_gates_of_a_scenario_are_those_of_the_version_of_its_dump(scenario, told, problem):
+    path = scenario(kubernetesVersion=told)
+    changed = yaml.safe_load(Path(path).read_text())
+    changed["scheduler"] = {"featureGates": {"GenericWorkload": True, "GangScheduling": True}}
+    Path(path).write_text(yaml.safe_dump(changed))
+    ran = CliRunner().invoke(cli, ["simulate", path, "--quiet"])
+    assert (ran.exit_code == 0) == (not problem), ran.output
+    assert problem in ran.output
 
 
 def test_a_recording(compared, tmp_path):

@@ -19,6 +19,7 @@ from stowplan_lab.simulation.definition.scenario_fields import (
     ClusterSpec,
     FailuresSpec,
     Scenario,
+    SchedulerSpec,
     WorkloadSpec,
 )
 
@@ -66,17 +67,24 @@ def _contradictions(scenario: Scenario) -> Iterator[Problem]:
     cluster = scenario.cluster
     if not (cluster.files or cluster.groups or cluster.live or cluster.kubeconfig or cluster.context or cluster.trace):
         yield ("cluster",), "there is none: give groups, files, a trace, or live: true"
-    try:
-        _ = scenario.scheduler.features
-    except VersionError as error:
-        yield ("scheduler", "emulatedVersion"), str(error)
-    except GateError as error:
-        yield ("scheduler", "featureGates"), str(error)
+    tells_version = cluster.files or cluster.live or cluster.kubeconfig or cluster.context
+    if scenario.scheduler.emulated_version is not None or not tells_version:
+        # Otherwise the cluster decides which gates there are, and is not read yet.
+        yield from _of_features(scenario.scheduler)
     if scenario.output.every is not None and not scenario.output.every:
         yield ("output", "every"), "must be longer than 0"
     yield from _of_groups(scenario)
     yield from _of_workloads(scenario)
     yield from _of_events(scenario)
+
+
+def _of_features(scheduler: SchedulerSpec) -> Iterator[Problem]:
+    try:
+        _ = scheduler.features
+    except VersionError as error:
+        yield ("scheduler", "emulatedVersion"), str(error)
+    except GateError as error:
+        yield ("scheduler", "featureGates"), str(error)
 
 
 def _of_groups(scenario: Scenario) -> Iterator[Problem]:

@@ -69,7 +69,7 @@ _READ = (
 )
 
 #: Removed gates -> the gate that decides what they did, from V1_37 on.
-_ABSORBED = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
+ABSORBED = {"GangScheduling": "GenericWorkload", "WorkloadAwarePreemption": "GenericWorkload"}
 
 
 class FeatureGates(msgspec.Struct, frozen=True):
@@ -79,8 +79,8 @@ class FeatureGates(msgspec.Struct, frozen=True):
     emulated_version: KubernetesVersion
 
     def enabled(self, name: str) -> bool:
-        if name in _ABSORBED and self.emulated_version >= V1_37:
-            name = _ABSORBED[name]
+        if name in ABSORBED and self.emulated_version >= V1_37:
+            name = ABSORBED[name]
         return self.gates[name]
 
     def with_gates(self, changes: Mapping[str, bool]) -> "FeatureGates":
@@ -124,7 +124,6 @@ UNBUILT = {
     "CompositePodGroup": "groups of groups are not built",
     "DRADerivedAttributes": "only a proposal of it is known, and the API does not have its field yet",
     "DRADeviceCompatibilityGroups": "only a proposal of it is known, and the API does not have its fields yet",
-    "DRAFractionalCapacityRange": "ranges of capacities are compared in whole numbers",
     "DRAOptionalNodeOperations": "nodes are not asked whether they can leave out operations",
     "InPlacePodVerticalScalingSchedulerPreemption": "no pods are evicted for a resize that is deferred",
     "NativeHistograms": "histograms have fixed buckets",
@@ -152,7 +151,7 @@ def with_chosen(changes: Mapping[str, bool], version: KubernetesVersion = DEFAUL
 
 
 def _hint(name: str, defaults: FeatureGates) -> str:
-    if name in _ABSORBED:
-        return f" in {defaults.emulated_version}: {_ABSORBED[name]} decides about it"
+    if name in ABSORBED:
+        return f" in {defaults.emulated_version}: {ABSORBED[name]} decides about it"
     near = get_close_matches(name, defaults.gates, n=1)
     return f"; did you mean {near[0]}?" if near else ""

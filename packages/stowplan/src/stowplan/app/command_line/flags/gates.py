@@ -17,7 +17,7 @@ from stowplan.app.command_line.flags.flag_set import FlagError
 from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.config import FeatureGates
-from stowplan.kube.config.features import NEEDED_WITH, UNBUILT
+from stowplan.kube.config.features import ABSORBED, NEEDED_WITH, UNBUILT
 from stowplan.kube.config.gate_table import Gate, Stage, gates_at
 from stowplan.kube.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
@@ -105,7 +105,7 @@ def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = No
         raise FlagError(aggregate(problems))
     gates = {name: gate.default for name, gate in known.items()} | _of_stages(given, known) | given
     # A version out of range is reported with the other options' errors; its gates need no error of their own.
-    unmet = list(_unmet(gates)) or ([] if any(version_errors(versions)) else list(_unbuilt(gates, given)))
+    unmet = list(_unmet(gates)) or ([] if any(version_errors(versions)) else list(_unbuilt(gates)))
     if unmet:
         raise FlagError(aggregate(unmet))
     return Gates(FeatureGates(MappingProxyType(gates), versions.emulated), versions, given)
@@ -126,7 +126,9 @@ def _read_one(text: str, known: Mapping[str, Gate]) -> tuple[str, bool]:
         raise FlagError(f"missing bool value for {name}")
     # Parity: a gate of a later version is known, and refused below.
     if name not in known:
-        raise FlagError(f"unrecognized feature gate: {name}")
+        absorbing = ABSORBED.get(name)
+        hint = f" ({absorbing} decides about what it did)" if absorbing in known else ""
+        raise FlagError(f"unrecognized feature gate: {name}{hint}")
     try:
         return name, read_bool(value)
     except ValueError as error:
@@ -161,9 +163,7 @@ def _unmet(gates: Mapping[str, bool]) -> Iterable[str]:
             yield f"{name} is enabled, but depends on features that are disabled: [{' '.join(off)}]"
 
 
-def _unbuilt(gates: Mapping[str, bool], given: Mapping[str, bool]) -> Iterable[str]:
+def _unbuilt(gates: Mapping[str, bool]) -> Iterable[str]:
     for name, what in UNBUILT.items():
         if gates[name]:
-            # On by default, with a later --min-compatibility-version.
-            how = "" if name in given else f" (--feature-gates={name}=false turns it off)"
-            yield f"cannot set feature gate {name} to true, Stowplan cannot do that yet: {what}{how}"
+            yield f"cannot set feature gate {name} to true, Stowplan cannot do that yet: {what}"

@@ -125,7 +125,7 @@ class Inventory:
             if obj is not None:
                 pool = obj.spec.driver, obj.spec.pool.name
                 self.pools.setdefault(pool, Pool()).slices[name] = compiled(
-                    obj, self._rules.applied(obj.spec), list_attributes=self._features.list_attributes
+                    obj, self._rules.applied(obj.spec), self._features
                 )
                 self._pool_of_slice[name] = pool
                 changed.add(pool)

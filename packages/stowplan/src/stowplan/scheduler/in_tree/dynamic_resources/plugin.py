@@ -507,6 +507,7 @@ def features_of(gates: FeatureGates) -> Features:
         binding_conditions=gates.enabled("DRADeviceBindingConditions")
         and gates.enabled("DRAResourceClaimDeviceStatus"),
         list_attributes=gates.enabled("DRAListTypeAttributes"),
+        fractional_ranges=gates.enabled("DRAFractionalCapacityRange"),
         extended_resources=gates.enabled("DRAExtendedResource"),
         group_sharing=gates.enabled("GenericWorkload"),
         group_claims=gates.enabled("DRAWorkloadResourceClaims"),

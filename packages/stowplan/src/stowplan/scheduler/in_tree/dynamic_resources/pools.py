@@ -15,6 +15,7 @@ from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.types import ResourceClaim, ResourceSlice
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Codes
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
     Amount,
     CounterId,
@@ -46,12 +47,12 @@ class SliceView(NamedTuple):
         return bool(self.obj.spec.shared_counters)
 
 
-def compiled(obj: ResourceSlice, devices: Sequence[Device], *, list_attributes: bool) -> SliceView:
+def compiled(obj: ResourceSlice, devices: Sequence[Device], features: Features) -> SliceView:
     """`devices`: the slice's, including taints from rules."""
-    spec = obj.spec
+    spec, lists, fractions = obj.spec, features.list_attributes, features.fractional_ranges
     return SliceView(
         obj,
-        tuple(content_of(d, spec.driver, list_attributes=list_attributes) for d in devices),
+        tuple(content_of(d, spec.driver, list_attributes=lists, fractional_ranges=fractions) for d in devices),
         tuple(
             ((counters.name, name), parse_quantity(counter.value))
             for counters in spec.shared_counters

@@ -141,10 +141,18 @@ def test_unimplemented_gates_can_be_disabled():
     assert not any(gates(text, "1.37").features.enabled(name) for name in UNBUILT)
 
 
-def test_an_unimplemented_gate_that_is_on_by_default():
+def test_a_gate_that_another_has_absorbed():
     with pytest.raises(FlagError) as caught:
-        gates_of([], versions_of(("1.37",), ("1.37",)))
-    assert str(caught.value).endswith("(--feature-gates=DRAFractionalCapacityRange=false turns it off)")
+        gates("GangScheduling=true", "1.37")
+    assert str(caught.value) == (
+        "unrecognized feature gate: GangScheduling (GenericWorkload decides about what it did)"
+    )
+
+
+def test_a_gate_that_is_on_since_a_minimum_compatibility_version():
+    found = gates_of([], versions_of(("1.37",), ("1.37",)))
+    assert found.features.enabled("DRAFractionalCapacityRange")
+    assert not gates_of([], versions_of(("1.37",))).features.enabled("DRAFractionalCapacityRange")
 
 
 def test_the_lists_contain_settable_gates_only():

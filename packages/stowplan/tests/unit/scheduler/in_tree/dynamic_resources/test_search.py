@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stowplan.kube.api.decode import decode_object, to_dict
+from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import Allocating
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features, compile_claim
@@ -14,6 +15,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import (
     PoolView,
     Usage,
     World,
+    consumption,
     content_of,
 )
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Search, Verdict
@@ -285,6 +287,25 @@ def test_consumed_capacity_of_a_share(policy, value, wanted, consumed):
         assert answer.verdict is Verdict.NONE
     else:
         assert dict(answer.picks[0][0].consumed) == {"memory": consumed * 10**9}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "whole", "fractional"),
+    [
+        pytest.param("500m", 1.0, 0.5, id="the least"),
+        pytest.param("600m", 1.0, 0.75, id="rounded up to a step"),
+        pytest.param("1250m", None, 1.25, id="on a step"),
+        pytest.param("1600m", None, None, id="more than the most"),
+    ],
+)
+def test_ranges_with_fractions_are_counted_in_thousandths(wanted, whole, fractional):
+    policy = {"default": "1", "validRange": {"min": "500m", "max": "1500m", "step": "250m"}}
+    capacity = {"memory": {"value": "4", "requestPolicy": policy}}
+    (device,) = decode_object(a_slice("p", a_device("d", capacity=capacity))).spec.devices
+    for gate, expected in ((False, whole), (True, fractional)):
+        capacities = content_of(device, DRIVER, fractional_ranges=gate).capacities
+        found = consumption({"memory": parse_quantity(wanted)}, capacities)
+        assert found == (None if expected is None else {"memory": round(expected * 10**9)})
 
 
 def test_a_pathological_claim_ends_soon():

@@ -31,6 +31,8 @@ class Features(NamedTuple):
     consumable_capacity: bool = True
     binding_conditions: bool = True
     list_attributes: bool = False
+    #: Whether ranges of capacities can have fractions (DRAFractionalCapacityRange).
+    fractional_ranges: bool = False
     extended_resources: bool = True
     #: Whether pods of a group on trial share pending allocations (GenericWorkload).
     group_sharing: bool = False

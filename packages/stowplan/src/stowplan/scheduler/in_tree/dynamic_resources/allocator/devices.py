@@ -43,6 +43,8 @@ class CapacityPolicy(NamedTuple):
     least: Amount | None = None
     most: Amount | None = None
     step: Amount | None = None
+    #: What the amounts of the range are counted in: whole ones, or thousandths.
+    unit: Amount = NANO
 
 
 class DeviceCapacity(NamedTuple):
@@ -56,10 +58,10 @@ class DeviceContent:
     Derived values are computed on demand: for most devices of a large cluster they are never needed.
     """
 
-    def __init__(self, device: api.Device, driver: str, *, list_attributes: bool) -> None:
+    def __init__(self, device: api.Device, driver: str, *, list_attributes: bool, fractional_ranges: bool) -> None:
         self.driver = driver
         self._device = device
-        self._list_attributes = list_attributes
+        self._list_attributes, self._fractional_ranges = list_attributes, fractional_ranges
         #: Whether it has binding conditions.
         self.conditional = bool(device.binding_conditions)
         self.shareable = bool(device.allow_multiple_allocations)
@@ -73,7 +75,7 @@ class DeviceContent:
     @cached_property
     def capacities(self) -> Mapping[str, DeviceCapacity]:
         return {
-            name: DeviceCapacity(parse_quantity(c.value), _policy(c.request_policy))
+            name: DeviceCapacity(parse_quantity(c.value), _policy(c.request_policy, self._fractional_ranges))
             for name, c in self._device.capacity.items()
         }
 
@@ -216,21 +218,25 @@ class World(NamedTuple):
 
 
 #: By published content.
-_contents: WeakValueDictionary[tuple[str, bool, bytes], DeviceContent] = WeakValueDictionary()
+_contents: WeakValueDictionary[tuple[str, bool, bool, bytes], DeviceContent] = WeakValueDictionary()
 _kinds: WeakValueDictionary[tuple[Any, ...], ViewKind] = WeakValueDictionary()
 
 _encode = msgspec.msgpack.Encoder().encode
 _replace = msgspec.structs.replace
 
 
-def content_of(device: api.Device, driver: str, *, list_attributes: bool = False) -> DeviceContent:
+def content_of(
+    device: api.Device, driver: str, *, list_attributes: bool = False, fractional_ranges: bool = False
+) -> DeviceContent:
     """The shared content object of a device."""
     # The time at which a device was tainted does not matter.
     taints = tuple(_replace(taint, time_added=None) for taint in device.taints) if device.taints else ()
-    key = driver, list_attributes, _encode(_replace(device, name="", taints=taints))
+    key = driver, list_attributes, fractional_ranges, _encode(_replace(device, name="", taints=taints))
     found = _contents.get(key)
     if found is None:
-        found = _contents[key] = DeviceContent(device, driver, list_attributes=list_attributes)
+        found = _contents[key] = DeviceContent(
+            device, driver, list_attributes=list_attributes, fractional_ranges=fractional_ranges
+        )
     return found
 
 
@@ -257,10 +263,12 @@ def _plain(value: Any) -> Any:
     return value.text if isinstance(value, Version) else value
 
 
-def _policy(policy: api.CapacityRequestPolicy | None) -> CapacityPolicy | None:
+def _policy(policy: api.CapacityRequestPolicy | None, fractional_ranges: bool) -> CapacityPolicy | None:
     if policy is None:
         return None
     spread = policy.valid_range
+    bounds = () if spread is None else (spread.min, spread.max, spread.step)
+    is_fractional = fractional_ranges and any((_amount(bound) or 0) % NANO for bound in bounds)
     return CapacityPolicy(
         default=_amount(policy.default),
         valid_values=tuple(parse_quantity(v) for v in policy.valid_values),
@@ -268,6 +276,7 @@ def _policy(policy: api.CapacityRequestPolicy | None) -> CapacityPolicy | None:
         least=None if spread is None else _amount(spread.min),
         most=None if spread is None else _amount(spread.max),
         step=None if spread is None else _amount(spread.step),
+        unit=NANO // 1000 if is_fractional else NANO,
     )
 
 
@@ -298,18 +307,18 @@ def _need(wanted: Amount | None, capacity: DeviceCapacity) -> Amount:
     if policy is None:
         return wanted
     if policy.least is not None:
-        return _rounded_up(wanted, policy.least, policy.step)
+        return _rounded_up(wanted, policy.least, policy.step, policy.unit)
     return next((value for value in policy.valid_values if value >= wanted), wanted)
 
 
-def _rounded_up(wanted: Amount, least: Amount, step: Amount | None) -> Amount:
+def _rounded_up(wanted: Amount, least: Amount, step: Amount | None, unit: Amount) -> Amount:
     if wanted < least:
         return least
     if not step:
         return wanted
-    # Parity: steps are counted in whole units.
-    low, width = _whole(least), _whole(step)
-    return (low + -(-(_whole(wanted) - low) // width) * width) * NANO
+    # Parity: steps are counted in these units, in which all bounds are rounded up.
+    low, width = _units(least, unit), _units(step, unit)
+    return (low + -(-(_units(wanted, unit) - low) // width) * width) * unit
 
 
 def _violates(need: Amount, policy: CapacityPolicy) -> bool:
@@ -318,10 +327,13 @@ def _violates(need: Amount, policy: CapacityPolicy) -> bool:
     if policy.has_range:
         if policy.most is not None and need > policy.most:
             return True
-        return bool(policy.step) and (_whole(need) - _whole(policy.least or 0)) % _whole(policy.step or NANO) != 0
+        if not policy.step:
+            return False
+        beyond = _units(need, policy.unit) - _units(policy.least or 0, policy.unit)
+        return beyond % _units(policy.step, policy.unit) != 0
     return bool(policy.valid_values) and need not in policy.valid_values
 
 
-def _whole(amount: Amount) -> int:
-    """In whole units, rounded up like Quantity.Value."""
-    return -(-amount // NANO)
+def _units(amount: Amount, unit: Amount) -> int:
+    """Rounded up like Quantity.Value and MilliValue."""
+    return -(-amount // unit)
