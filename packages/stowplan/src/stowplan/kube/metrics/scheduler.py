@@ -315,6 +315,29 @@ class SchedulerMetrics:
             "How many victims a preemption by a group chose.",
             exponential_buckets(1, 2, 11),
         )
+        self.preemption_workload_disruptions: HistogramVec = groups.histogram_vec(
+            "scheduler_preemption_workload_disruptions",
+            "How many groups of pods, or single pods of groups, a preemption chose, if any.",
+            ("preemptor",),
+            exponential_buckets(1, 2, 11),
+        )
+        self.preemption_evaluation_duration_seconds: HistogramVec = groups.histogram_vec(
+            "scheduler_preemption_evaluation_duration_seconds",
+            "How long it took to choose the victims of a preemption by a group, in seconds.",
+            ("preemptor", "result"),
+            exponential_buckets(0.001, 2, 16),
+        )
+        self.preemption_execution_duration_seconds: HistogramVec = groups.histogram_vec(
+            "scheduler_preemption_execution_duration_seconds",
+            "How long it took to evict the victims of a preemption, in seconds.",
+            ("preemptor", "result"),
+            exponential_buckets(0.001, 2, 16),
+        )
+        self.preemption_pdb_violations_total: CounterVec = groups.counter_vec(
+            "scheduler_preemption_pdb_violations_total",
+            "Evictions by preemptions that exceed a disruption budget.",
+            ("preemptor",),
+        )
         placements = self._registry_since(V1_37, "TopologyAwareWorkloadScheduling")
         self.generated_placements_total: CounterVec = placements.counter_vec(
             "scheduler_generated_placements_total", "Placements that were found for groups of pods.", ("profile",)

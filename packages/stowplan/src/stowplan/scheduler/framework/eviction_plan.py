@@ -44,3 +44,5 @@ class GroupEvictionPlan(PlainStruct, frozen=True, kw_only=True):
     victims: tuple[PodInfo, ...]
     #: The plugin that decided.
     plugin: str
+    #: Number of evictions that violate a PodDisruptionBudget; since 1.37.
+    pdb_violations: int = 0

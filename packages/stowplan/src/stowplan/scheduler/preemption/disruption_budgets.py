@@ -98,15 +98,15 @@ def _info(pods: PodTable, slot: int) -> PodInfo:
     return info
 
 
-def violating_units(objects: ObjectStore, units: Sequence[Sequence[PodInfo]], *, all_pods: bool) -> list[bool]:
-    """For units of pods that are evicted as a whole, most important first: whose eviction exceeds a budget.
+def violating_units(objects: ObjectStore, units: Sequence[Sequence[PodInfo]], *, all_pods: bool) -> list[int]:
+    """For units of pods that are evicted as a whole, most important first: how many of its pods exceed a budget.
 
     `all_pods`: whether all of a unit's pods count, since 1.37; before, counting ended at its first violation.
     """
     budgets = _Budgets(objects)
     remaining = list(budgets.allowed)
     count = sum if all_pods else any
-    return [bool(count(_exceeds(info, budgets, remaining) for info in unit)) for unit in units]
+    return [int(count(_exceeds(info, budgets, remaining) for info in unit)) for unit in units]
 
 
 def _exceeds(info: PodInfo, budgets: _Budgets, remaining: list[int]) -> bool:

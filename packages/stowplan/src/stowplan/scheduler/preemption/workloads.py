@@ -30,6 +30,13 @@ from stowplan.scheduler.preemption.eligibility import disruption_priority
 NO_VICTIMS = "No preemption victims found for incoming preemptor"
 
 
+class Victims(PlainStruct, frozen=True):
+    #: Most important first.
+    pods: tuple[PodInfo, ...]
+    #: Pods whose eviction exceeds a disruption budget.
+    pdb_violations: int
+
+
 class Unit(PlainStruct, eq=False):
     """Pods that are evicted together."""
 
@@ -54,8 +61,8 @@ class Unit(PlainStruct, eq=False):
 
 def victims_of(
     cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates, *, at_once: bool
-) -> Generator[Sequence[PodInfo], Status, tuple[PodInfo, ...] | Status]:
-    """The pods whose eviction lets a group fit that may preempt, most important first; or why there are none.
+) -> Generator[Sequence[PodInfo], Status, Victims | Status]:
+    """The pods whose eviction lets a group fit that may preempt; or why there are none.
 
     Yields the pods without which to try the group, and receives the result. `at_once`: whether removing pods from nodes
     can only help.
@@ -75,7 +82,8 @@ def victims_of(
         *(unit for unit, violates in zip(units, violating, strict=True) if not violates),
     ]
     victims = yield from _not_reprieved(in_turn, at_once=at_once)
-    return tuple(info for unit in units if unit in victims for info in unit.pods)
+    pods = tuple(info for unit in units if unit in victims for info in unit.pods)
+    return Victims(pods, sum(count for unit, count in zip(units, violating, strict=True) if unit in victims))
 
 
 def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:

@@ -181,18 +181,24 @@ class EvictionMetrics:
         self._metrics = metrics
         self._groups_apart = version >= V1_37
 
-    def planned(self, plan: EvictionPlan | GroupEvictionPlan) -> None:
+    def planned(self, plan: EvictionPlan | GroupEvictionPlan, preemptor: str, disrupted: int) -> None:
+        """`disrupted`: the number of units of groups among the victims."""
         if self._metrics is None:
             return
+        if disrupted:
+            self._metrics.preemption_workload_disruptions.with_label_values(preemptor).observe(disrupted)
+        self._metrics.preemption_pdb_violations_total.with_label_values(preemptor).inc(plan.pdb_violations)
         of_group = self._groups_apart and isinstance(plan, GroupEvictionPlan)
         victims = self._metrics.workload_preemption_victims if of_group else self._metrics.preemption_victims
         victims.observe(len(plan.victims))
 
-    def ended(self, result: str, seconds: float) -> None:
+    def ended(self, result: str, seconds: float, preemptor: str) -> None:
         """A plan was carried out or abandoned."""
         if self._metrics is not None:
             self._metrics.preemption_goroutines_duration_seconds.with_label_values(result).observe(seconds)
             self._metrics.preemption_goroutines_execution_total.with_label_values(result).inc()
+            durations = self._metrics.preemption_execution_duration_seconds
+            durations.with_label_values(preemptor, result).observe(seconds)
 
     def eviction_began(self, plugin: str) -> None:
         if self._metrics is not None:

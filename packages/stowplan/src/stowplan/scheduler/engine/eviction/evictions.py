@@ -21,7 +21,7 @@ from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.dumped import DumpedEvictions, DumpedPreemption
 from stowplan.scheduler.engine.eviction.eviction_records import (
@@ -81,7 +81,7 @@ class Evictions:
                     log_reprieved(preemptor, victim)
         if not victims:
             return
-        self._metrics.planned(plan)
+        self._metrics.planned(plan, preemptor.type, self._disrupted_by(plan))
         lesser = self._superseded_by(plan)
         for info in lesser:
             superseded = self._preemptions.get(info.uid)
@@ -103,6 +103,15 @@ class Evictions:
                 numVictims=len(plan.victims),
                 numVictimsToDelete=len(victims),
             )
+
+    def _disrupted_by(self, plan: EvictionPlan | GroupEvictionPlan) -> int:
+        """The number of victims that are groups as a whole, or single pods of groups."""
+        units = set()
+        for victim in plan.victims:
+            if key := group_key(victim.pod):
+                group = self._state.objects.get(PodGroup, key)
+                units.add(key if group is not None and group.spec.disrupted_as_a_whole else victim.uid)
+        return len(units)
 
     def _superseded_by(self, plan: EvictionPlan | GroupEvictionPlan) -> deque[PodInfo]:
         """Less important pods that are nominated to the plan's node; none for a group's plan."""
@@ -246,7 +255,7 @@ class Evictions:
         self._drop_if_over(preemption)
         # The reference computes both when the task begins, and so reports successes with zero duration.
         result = preemption.result
-        self._metrics.ended(result, self._now() - preemption.started)
+        self._metrics.ended(result, self._now() - preemption.started, preemption.preemptor.type)
         delay = self._retry_delay(preemption)
         if delay:
             preemption.stage = PlanStage.DELAYED

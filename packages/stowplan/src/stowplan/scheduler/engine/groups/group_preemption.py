@@ -93,7 +93,8 @@ class GroupPreemption:
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], at: At, steps: PodGroupPostFilterSteps
     ) -> CycleSteps[PodGroupPostFilterResult]:
         """Try the group without the pods that the plugin proposes, until it has its result."""
-        version = self._state.version
+        version, metrics = self._state.version, framework.metrics
+        started = 0.0 if metrics is None else metrics.now()
         removed = RemovedPods(self._state, self._sampling)
         status: Status | None = None
         first: GroupTrial | None = None
@@ -112,6 +113,8 @@ class GroupPreemption:
         if isinstance(without, Raised):
             return PodGroupPostFilterResult(raised(without.cause))
         result: PodGroupPostFilterResult = without.value
+        if metrics is not None and first is not None and self._keeps_nodes:
+            metrics.group_evaluated(result.status.code, started)
         if result.nominations is None and first is not None:
             result = replace(result, nominations={found.pod.uid: found.node_name for found in first.proposed})
         if result.plan is not None and self._state.version != version:

@@ -180,6 +180,11 @@ class FrameworkMetrics:
         """A group's search for victims has ended."""
         self.scheduler.workload_preemption_attempts_total.with_label_values(result.name).inc()
 
+    def group_evaluated(self, result: Code, started: float) -> None:
+        """The victims for a group were chosen among some; or none help."""
+        durations = self.scheduler.preemption_evaluation_duration_seconds
+        durations.with_label_values("podgroup", result.name).observe(self.now() - started)
+
     def draw(self) -> PluginTimes | None:
         """Whether the next run of plugins is sampled."""
         return self._times if self._chance() < SAMPLED else None

@@ -171,8 +171,14 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         found = yield from victims_of(cluster, group, pods, features, at_once=pods_only_take_room)
         if isinstance(found, Status):
             return PodGroupPostFilterResult(_prefixed(found) if named else found)
-        plan = GroupEvictionPlan(group=group, pods=tuple(pods), victims=found, plugin=self.name)
-        text = f"{_GROUP_PREFIX}found a placement for podgroup, preempting {len(found)} victims"
+        plan = GroupEvictionPlan(
+            group=group,
+            pods=tuple(pods),
+            victims=found.pods,
+            plugin=self.name,
+            pdb_violations=found.pdb_violations if named else 0,
+        )
+        text = f"{_GROUP_PREFIX}found a placement for podgroup, preempting {len(found.pods)} victims"
         return PodGroupPostFilterResult(Status(Code.Success, (text,) if named else ()), plan)
 
     def preemption(self, result: PostFilterResult) -> Preemption:

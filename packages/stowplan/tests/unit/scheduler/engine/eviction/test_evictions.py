@@ -10,10 +10,14 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.types import PodCondition
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.scheduler.engine.eviction.victim_evictions import MAX_CONCURRENT_EVICTIONS
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.requests import Refused
+from stowplan.testing import a_pod
 from support.observing.log_lines import logged
 from support.observing.metrics import numbers
 from support.scheduling.evicting import PLUGIN, World
+from support.scheduling.groups import a_group, member
+from support.scheduling.worlds import struct
 
 REFUSED = Forbidden("no")
 
@@ -23,6 +27,45 @@ def world():
     made = World()
     yield made
     made.calls.close()
+
+
+# -- metrics since 1.37 -----------------------------------------------------------------------------------------------
+
+
+def victim_of(world, name, group):
+    pod = member(name, group, nodeName="n1") if group else a_pod(name).on("n1")
+    return world.state.pod_info(struct(pod))
+
+
+#: Who preempts, groups of the victims ("": none), violated budgets, and units of groups. After TestPrepareCandidate in
+#: pkg/scheduler/framework/preemption/executor_test.go, with what makes up a unit.
+DISRUPTIONS = [
+    ("pod", ["", ""], 3, 0),
+    ("pod", ["whole", "whole"], 0, 1),
+    ("podgroup", ["whole", "single", "single", "absent", ""], 0, 4),
+    ("podgroup", ["whole"], 1, 1),
+]
+
+
+@pytest.mark.parametrize(("preemptor", "groups", "budgets", "units"), DISRUPTIONS)
+def test_disruptions_of_groups_and_budgets_are_counted(world, preemptor, groups, budgets, units):
+    for group in (a_group("whole", mode={"all": {}}), a_group("single", mode={"single": {}})):
+        world.state.put_object(struct(group))
+    boss = world.pending("boss")
+    victims = tuple(victim_of(world, f"v{i}", group) for i, group in enumerate(groups))
+    what = {"victims": victims, "plugin": PLUGIN, "pdb_violations": budgets}
+    if preemptor == "pod":
+        plan = EvictionPlan(preemptor=boss, node_name="n1", **what)
+    else:
+        plan = GroupEvictionPlan(group=struct(a_group("new", mode={"single": {}})), pods=(boss,), **what)
+    world.evictions.carry_out(plan, world.recorder)
+    metrics = world.metrics
+    assert metrics.preemption_pdb_violations_total.with_label_values(preemptor).value == budgets
+    assert metrics.preemption_workload_disruptions.with_label_values(preemptor).sum == units
+    sums = metrics.preemption_victims.sum, metrics.workload_preemption_victims.sum
+    assert sums == ((len(victims), 0) if preemptor == "pod" else (0, len(victims)))
+    world.settle()
+    assert [labels[0] for labels in numbers(metrics.preemption_execution_duration_seconds)] == [preemptor]
 
 
 # -- one victim -------------------------------------------------------------------------------------------------------

@@ -14,7 +14,9 @@ from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.examples import times
+from support.observing.metrics import framework_metrics, numbers
 from support.scheduling.groups import a_group, check_exact_undo, member, node, nodes_of
+from support.scheduling.worlds import budget, struct
 
 GATES = {"GenericWorkload": True}
 PLACED = {**GATES, "TopologyAwareWorkloadScheduling": True}
@@ -317,6 +319,28 @@ class TestPreemption:
                 assert preempted(cluster) == ["victim"]
             cluster.advance(60)
             assert all(nodes_of(cluster, "a", "b"))
+
+    @pytest.mark.parametrize(
+        ("priority", "size", "evaluated"),
+        [(10, 1, {("podgroup", "Success"): 1}), (10, 5, {("podgroup", "Unschedulable"): 1}), (0, 1, {})],
+        ids=["a victim", "too large", "no victims"],
+    )
+    def test_evaluations_are_counted(self, priority, size, evaluated):
+        group, pod = a_group(mode=SINGLE, priority=priority), member("a", cpu=str(size), priority=priority)
+        victim = a_pod("victim").requests(cpu="1").on("n1").spec(priority=1).labels(app="x").obj()
+        guard = struct(budget("guard", {"matchLabels": {"app": "x"}}, 0))
+        cluster = stowplan.Cluster([node("n1", 1), group, pod, victim], feature_gates=GATES, emulated_version="1.37")
+        engine = cluster.engine
+        engine.state.put_object(guard)
+        [info] = engine.state.pod_groups.unscheduled("default/g")
+        queued = [QueuedPod(pod=info, key=info.key, timestamp=0.0)]
+        framework = engine.frameworks[DEFAULT]
+        framework.metrics = framework_metrics()
+        framework.metrics.count_calls_of(framework.points)
+        trial = run_at_once(engine.groups.trials.run(framework, "default/g", queued))
+        run_at_once(engine.groups.preemption.help(framework, "default/g", queued, trial))
+        assert numbers(framework.metrics.scheduler.preemption_evaluation_duration_seconds) == evaluated
+        assert (0 if trial.plan is None else trial.plan.pdb_violations) == evaluated.get(("podgroup", "Success"), 0)
 
     def test_a_basic_group_waits_for_its_victim(self):
         with cluster_of(node("n1", 1), a_group(mode=SINGLE, priority=10)) as cluster:
