@@ -374,6 +374,9 @@ class Engine:
         return (
             # The driver checks after every step, so the most likely False comes first.
             self.queue.can_pop
+            # Parity: the reference writes a rejected pod's status before it pops again. Only pods that still back off
+            # have to wait for that: an event that wakes thousands of them for a little room does not get all rejected.
+            and (self.queue.any_active or self.statuses.settled)
             and not self._is_stopped
             and not (self.suspended.under_way and self.suspended.blocks_scheduling)
             and self.bindings.writes < MAX_BINDING_WRITES

@@ -224,6 +224,11 @@ class PodStatuses:
         """Whether nothing is in progress or can start before time passes."""
         return not self.under_way and not self._can_begin
 
+    @property
+    def settled(self) -> bool:
+        """Whether all changes that no caller waits for were written or dropped."""
+        return not self._slots and not self._line
+
     def write(self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None) -> None:
         """Record a status change, to be written soon. A nominated node of None keeps the current one, "" clears it."""
         if _uid(pod) not in self._known:

@@ -536,6 +536,11 @@ class SchedulingQueue:
         places = self._places
         return bool(places.active.pods.entries or (self._settings.pop_from_backoff and places.backoff.rejected.entries))
 
+    @property
+    def any_active(self) -> bool:
+        """Whether that pod is ready; any other is still backing off."""
+        return bool(self._places.active.pods.entries)
+
     def is_in_flight(self, uid: str) -> bool:
         return uid in self._in_flight
 
