@@ -179,7 +179,8 @@ class _CountMatrix:
         """Change a count, and everything derived from it."""
         # In place, so that plugins' states that hold these arrays stay current without being told.
         self.counts[slot, row] += by
-        self._touch(slot)
+        # As in `_touch`: a pod is counted for each term that matches it.
+        self._clock = self.versions[slot] = self._clock + 1
         for of_domain in self._sums.get(slot, ()):
             code = of_domain.column.codes[row]
             if code and (of_domain.eligible is None or of_domain.eligible[row]):

@@ -85,7 +85,7 @@ def dry_run_by_rules(
     cluster = framework.handle.cluster
     outcome, potential = _begun(cluster, diagnosis)
     slots = _allowed(rules, cluster, lower_priority_pods(cluster.pods, pod.priority, potential), potential, outcome)
-    rows = np.unique(cluster.pods.row[slots])
+    rows = np.flatnonzero(np.bincount(cluster.pods.row[slots]))
     if len(slots):
         _Simulation(framework, state, pod, rows, slots, None).run(outcome)
     return outcome

@@ -62,7 +62,7 @@ class Importance:
         """
         p = self.pods
         same = (np.diff(nodes) == 0) & (np.diff(p.priority[slots]) == 0) & (np.diff(p.start_time[slots]) == 0)
-        found = np.unique(nodes[1:][same & sorted_here[1:]])
+        found = np.flatnonzero(np.bincount(nodes[1:][same & sorted_here[1:]]))
         begins, ends = np.searchsorted(nodes, found), np.searchsorted(nodes, found, side="right")
         # Short lists are sorted by a stable algorithm.
         long = ends - begins > INSERTION_LIMIT

@@ -137,9 +137,11 @@ class Column(PlainStruct, eq=False, weakref=True):
         return not self.is_current()
 
     def refresh(self, state: CycleState, pod: PodInfo) -> Status | None:
-        """Update the rows whose pods changed; a Status is an error."""
+        """Update the rows whose pods changed, if any did; a Status is an error."""
         cluster = self.framework.handle.cluster
         changes, same_nodes = cluster.changes, self.generation == cluster.table.generation
+        if same_nodes and self.position == changes.position:
+            return None
         found = self.states.since(self.position) if self.states is not None and same_nodes else None
         if found is not None:
             rows, keys = found if self.alike else (found[0], list(zip(*found, strict=True)))

@@ -192,10 +192,10 @@ class Filtering(Fold[PreFilterPlugin]):
             self._position = -1
         # In the common case, only few columns can have changed.
         for column in self._columns.values() if called or not self.declared else self._by_rows:
-            name = column.plugin.name
-            if column.by_rows and name not in called:
-                done = column.is_current() or column.refresh(self.state, pod) is None
-            elif name in called or column.plugin.reads is _ANYTHING:
+            again = bool(called) and column.plugin.name in called
+            if column.by_rows and not again:
+                done = column.refresh(self.state, pod) is None
+            elif again or column.plugin.reads is _ANYTHING:
                 done = self._rerun(column, pod)
             else:
                 continue

@@ -252,7 +252,7 @@ class Scoring(Fold[PreScorePlugin]):
         """Bring a column up to date, `again` by calling the plugin for all rows; False if that fails."""
         if again:
             return column.rerun(self._state, pod, self._nodes()) is None
-        return not column.by_rows or column.is_current() or column.refresh(self._state, pod) is None
+        return not column.by_rows or column.refresh(self._state, pod) is None
 
     def _prepare(self, pod: PodInfo, *, feasible_moved: bool) -> Collection[str] | None:
         """Call PreScore again where its state does not hold; None if it fails.
