@@ -17,10 +17,10 @@ class Client:
         ca = base64.b64decode(cluster["certificate-authority-data"]).decode()
         self.tls = ssl.create_default_context(cadata=ca)
 
-    def __call__(self, path, body=None, *, accept="application/json", method=None):
+    def __call__(self, path, body=None, *, accept="application/json", method=None, content_type="application/json"):
         """GET, or POST if there is a body, unless `method` says otherwise."""
         data = None if body is None else json.dumps(body).encode()
-        headers = {**self.headers, "Content-Type": "application/json", "Accept": accept}
+        headers = {**self.headers, "Content-Type": content_type, "Accept": accept}
         request = urllib.request.Request(self.url + path, data=data, headers=headers, method=method)
         with urllib.request.urlopen(request, context=self.tls) as answer:
             return json.loads(answer.read())

@@ -1,12 +1,9 @@
 """Measured load of nodes, for the plugins of Trimaran and for Peaks.
 
-Plugins do no I/O: what was measured last is an object in the cluster, named after its source, with the body of a load
-watcher's answer. So it changes like any other object, results are reused until it does, and a recording has it. Whoever
-polls the source puts the object there (`measured`); a source that was never reached has none, and the scores are 0.
+Plugins do no I/O: what a source answered last (`load_sources`) is an object in the cluster, named after it. A source
+that was never reached has none, and the scores are 0.
 
-A watcher's metrics have a type (CPU, Memory), an operator (AVG, STD, Latest, or none) and a value in percent.
-
-Upstream: pkg/trimaran/collector.go, resourcestats.go in scheduler-plugins; paypal/load-watcher.
+Upstream: pkg/trimaran/collector.go, resourcestats.go in scheduler-plugins.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,27 +23,22 @@ from stowplan.plugins import (
     PodInfo,
     ScorePlugin,
     TemplateSigned,
-    custom_resource,
 )
 from stowplan.plugins.arguments import BOOL, STRING, Args, Field, Pointer, documented, named_string, not_omitted, struct
 from stowplan.plugins.objects import Container, milli_value, parse_quantity, whole_value
+from stowplan_scheduler_plugins.load_sources import (
+    CPU,
+    KUBERNETES,
+    MEMORY,
+    PROMETHEUS,
+    SIGNALFX,
+    Load,
+    LoadSource,
+    LoadWatcher,
+    Provider,
+)
 
 Floats = npt.NDArray[np.float64]
-
-Load = custom_resource("nodeloads.v1.load.stowplan.io", namespaced=False)
-CPU, MEMORY = "CPU", "Memory"
-KUBERNETES, PROMETHEUS, SIGNALFX = "KubernetesMetricsServer", "Prometheus", "SignalFx"
-
-
-def measured(source: str, body: Mapping[str, Any]) -> dict[str, Any]:
-    """What a source answered, as an object for the cluster; the source is a watcher's address."""
-    return {
-        "apiVersion": "load.stowplan.io/v1",
-        "kind": "NodeLoad",
-        "metadata": {"name": source},
-        "watched": dict(body),
-    }
-
 
 # --- arguments
 
@@ -85,8 +77,11 @@ class LoadArgs(Args, frozen=True):
     metric_provider: MetricProvider = MetricProvider()
 
     @property
-    def source(self) -> str:
-        return self.watcher_address or self.metric_provider.address
+    def source(self) -> LoadSource:
+        if self.watcher_address:
+            return LoadWatcher(self.watcher_address)
+        provider = self.metric_provider
+        return Provider(provider.type, provider.address, provider.token, bool(provider.insecure_skip_verify))
 
     def completed_provider(self) -> MetricProvider:
         provider, skips = self.metric_provider, self.metric_provider.insecure_skip_verify
@@ -121,23 +116,23 @@ Choice = Callable[[Sequence[Metric]], tuple[float, bool]]
 class Measurements:
     """Per-node columns of what a source measured last."""
 
-    def __init__(self, plugin: Plugin, source: str) -> None:
+    def __init__(self, plugin: Plugin, source: LoadSource) -> None:
         self._objects = plugin.handle.cluster.objects
         self.source = source
         self._columns: dict[Choice, tuple[object, int, Floats, Mask]] = {}
 
     @property
     def dependency(self) -> ObjectDependency:
-        return ObjectDependency.named(Load, self.source)
+        return ObjectDependency.named(Load, self.source.name)
 
     def window_end(self) -> float:
         """The end of the measured interval, in seconds since the epoch."""
-        body = self._body(self._objects.get(Load, self.source))
+        body = self._body(self._objects.get(Load, self.source.name))
         return float((body.get("window") or {}).get("end") or 0)
 
     def column(self, nodes: Nodes, choose: Choice) -> tuple[Floats, Mask]:
         """The chosen value per node, and where there is one."""
-        found, table = self._objects.get(Load, self.source), nodes.table
+        found, table = self._objects.get(Load, self.source.name), nodes.table
         kept = self._columns.get(choose)
         if kept is None or kept[0] is not found or kept[1] != table.generation:
             values, known = np.zeros(table.n), np.zeros(table.n, np.bool_)
@@ -272,6 +267,9 @@ class LoadPlugin(ScorePlugin, TemplateSigned):
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
         self._measurements = Measurements(self, args.source)
+
+    def sources(self) -> Collection[LoadSource]:
+        return (self.args.source,)
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         return (self._measurements.dependency,)

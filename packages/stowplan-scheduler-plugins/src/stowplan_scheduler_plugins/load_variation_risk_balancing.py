@@ -21,8 +21,6 @@ from stowplan.plugins import (
 )
 from stowplan.plugins.arguments import FLOAT64, FeatureGates, Pointer, Struct, documented, kind, not_omitted
 from stowplan_scheduler_plugins.load import (
-    CPU,
-    MEMORY,
     SOURCE_FIELDS,
     Floats,
     LoadArgs,
@@ -32,6 +30,7 @@ from stowplan_scheduler_plugins.load import (
     pod_amounts,
     resource_stats,
 )
+from stowplan_scheduler_plugins.load_sources import CPU, MEMORY
 from stowplan_scheduler_plugins.scores import rounded
 
 

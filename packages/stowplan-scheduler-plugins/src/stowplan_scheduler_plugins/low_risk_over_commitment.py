@@ -26,8 +26,6 @@ from stowplan.plugins import (
 from stowplan.plugins.arguments import FLOAT64, INT64, FeatureGates, Map, Struct, documented, kind
 from stowplan_scheduler_plugins.beta_distribution import fitted, probability_below
 from stowplan_scheduler_plugins.load import (
-    CPU,
-    MEMORY,
     SOURCE_FIELDS,
     Floats,
     LoadArgs,
@@ -36,6 +34,7 @@ from stowplan_scheduler_plugins.load import (
     pod_amounts,
     resource_stats,
 )
+from stowplan_scheduler_plugins.load_sources import CPU, MEMORY
 from stowplan_scheduler_plugins.scores import rounded
 
 #: The deviation is kept this close to the largest one that a beta distribution can have.

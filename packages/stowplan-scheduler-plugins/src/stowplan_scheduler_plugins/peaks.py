@@ -21,7 +21,8 @@ from stowplan.plugins import (
     Reads,
 )
 from stowplan.plugins.arguments import FLOAT64, STRING, Args, Map, Struct, documented, kind, not_omitted, struct
-from stowplan_scheduler_plugins.load import CPU, Floats, LoadPlugin, Metric, capacity_of_cpu, provider_errors
+from stowplan_scheduler_plugins.load import Floats, LoadPlugin, Metric, capacity_of_cpu, provider_errors
+from stowplan_scheduler_plugins.load_sources import CPU, LoadWatcher
 from stowplan_scheduler_plugins.scores import highest_to_lowest
 
 
@@ -46,8 +47,8 @@ class PeaksArgs(Args, frozen=True):
     node_power_model: dict[str, PowerModel] = msgspec.field(default_factory=dict, name="NodePowerModel")
 
     @property
-    def source(self) -> str:
-        return self.watcher_address
+    def source(self) -> LoadWatcher:
+        return LoadWatcher(self.watcher_address)
 
     def validate_at_build(self) -> Iterator[str]:
         yield from provider_errors(self.watcher_address, "")

@@ -30,14 +30,13 @@ from stowplan.plugins.arguments import (
 )
 from stowplan.plugins.objects import milli_value, parse_quantity
 from stowplan_scheduler_plugins.load import (
-    CPU,
     SOURCE_FIELDS,
-    Load,
     LoadArgs,
     Measurements,
     Metric,
     capacity_of_cpu,
 )
+from stowplan_scheduler_plugins.load_sources import CPU, Load, LoadSource
 from stowplan_scheduler_plugins.scores import rounded
 
 #: Metrics of pods appear this late, in seconds.
@@ -88,6 +87,9 @@ class TargetLoadPacking(ScorePlugin, TemplateSigned):
         self._default = milli_value(parse_quantity(args.default_requests.get("cpu", 0)))
         self._multiplier = float(args.default_requests_multiplier)
         self._arrivals = Arrivals(self._prediction, handle)
+
+    def sources(self) -> tuple[LoadSource, ...]:
+        return (self.args.source,)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
         percent, measured = self._measurements.column(nodes, last_cpu)

@@ -4,7 +4,8 @@ import pytest
 
 import stowplan
 from stowplan.testing import a_node, a_pod
-from stowplan_scheduler_plugins.load import Metric, average_of, deviation_of, measured
+from stowplan_scheduler_plugins.load import Metric, average_of, deviation_of
+from stowplan_scheduler_plugins.load_sources import measured
 
 WATCHER = "http://watcher"
 

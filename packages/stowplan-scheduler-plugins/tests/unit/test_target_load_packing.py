@@ -4,7 +4,7 @@ import pytest
 
 import stowplan
 from stowplan.testing import a_node, a_pod
-from stowplan_scheduler_plugins.load import measured
+from stowplan_scheduler_plugins.load_sources import measured
 
 WATCHER = "http://watcher"
 CONFIG = {

@@ -10,7 +10,7 @@ from stowplan.plugins.objects import parse_timestamp
 from stowplan_scheduler_plugins.elastic_quotas import USE
 from stowplan_scheduler_plugins.golden.differences import differences, verdict_differences
 from stowplan_scheduler_plugins.golden.tally import STEPS, VERDICTS, Answer
-from stowplan_scheduler_plugins.load import measured
+from stowplan_scheduler_plugins.load_sources import measured
 
 Json = Any
 #: In configurations it stands for the address of the recorded load watcher.

@@ -25,6 +25,7 @@ Controllers        Controller, Reconciled, DONE, Change, status_patch
 Objects            Objects, ObjectIndex, key_of, convert (a document to an object of a kind, as in tests)
 Requests           Create, Update, Patch, Delete
 Events             Event, NORMAL, WARNING
+Measured data      Source, SourceError, MeasuringClient
 Running them       Runner, run_command, installed_controllers
 """
 
@@ -52,5 +53,8 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.requests import Delete as Delete
     from stowplan.scheduler.framework.requests import Patch as Patch
     from stowplan.scheduler.framework.requests import Update as Update
+    from stowplan.scheduler.framework.sources import MeasuringClient as MeasuringClient
+    from stowplan.scheduler.framework.sources import Source as Source
+    from stowplan.scheduler.framework.sources import SourceError as SourceError
 else:
     __getattr__, __dir__ = lazy_imports(__name__, __file__)

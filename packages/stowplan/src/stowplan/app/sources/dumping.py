@@ -54,7 +54,7 @@ class Dump(PlainStruct):
 
 def dumped_kinds(watched: Iterable[WatchedKind]) -> list[DumpedKind]:
     """What a scheduler watches, and what questions and files need besides."""
-    found = {str(resource): resource for resource in (resource_of(one.kind) for one in watched)}
+    found = {str(resource): resource for resource in (resource_of(one.kind) for one in watched if not one.measured)}
     claims = resource_of(PriorityClass)
     found[str(claims)] = claims
     for kind, name in {**WORKLOAD_RESOURCES, "ResourceQuota": QUOTA_RESOURCE}.items():

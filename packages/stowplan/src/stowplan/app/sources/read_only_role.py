@@ -50,7 +50,7 @@ def role_of_dumper(kinds: Iterable[DumpedKind], *, name: str) -> str:
 def _kinds(configuration: Configuration, registry: Registry) -> list[type[ApiStruct]]:
     engine = Engine(configuration, registry=registry, now=0.0, meter=_NoMeter())
     watched = watched_kinds(engine.frameworks.values(), report=lambda problem: None)
-    return [one.kind for one in watched]
+    return [one.kind for one in watched if not one.measured]
 
 
 def _role(name: str, verbs: Mapping[ApiResource, set[str]], *, got: Iterable[str] = ()) -> str:

@@ -191,7 +191,7 @@ class _Reading(PlainStruct):
 
     async def everything(self, kinds: Sequence[WatchedKind], *, quotas: bool) -> None:
         # Starts with a single request, so that an unreachable server, or failed authentication, is reported once.
-        first, *others = kinds
+        first, *others = (watched for watched in kinds if not watched.measured)
         await self._kind(first)
         reads = [*map(self._kind, others), *([self._quotas()] if quotas else [])]
         results = await asyncio.gather(*reads, return_exceptions=True)

@@ -7,21 +7,21 @@ records it, a shadow compares the decisions of another scheduler.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from stowplan.drivers.live.informers import Informers
+from stowplan.drivers.live.measuring import Measuring
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.times import REAL_TIMES, Times
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes, Served
-from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.engine.watched_kinds import measured_sources, watched_kinds
 
 if TYPE_CHECKING:
-    import asyncio
-
     from stowplan.kube.api.meta import ApiStruct
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.config import Configuration, FeatureGates
@@ -58,6 +58,8 @@ class Follower:
         )
         self.kinds = watched_kinds(self.engine.frameworks.values(), report=_report)
         self._informers = Informers(api, kinds=self.kinds, receiver=self, times=times, report=_report)
+        self._measuring = Measuring(api, deliver=self.handle, times=times, report=_report)
+        self._measuring.adopt(measured_sources(self.engine.frameworks.values()))
 
     def clock(self) -> float:
         """Seconds since the epoch by a monotonic clock, as in the live scheduler."""
@@ -75,7 +77,9 @@ class Follower:
 
     async def run(self) -> None:
         """Run until cancelled; exceptions of the listener propagate."""
-        await self._informers.run()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._measuring.run())
+            await self._informers.run()
 
     # -- informer callbacks --------------------------------------------------------------------------------------------
 

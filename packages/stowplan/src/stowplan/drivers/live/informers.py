@@ -66,13 +66,13 @@ class Informers:
         unserved_kinds_interval: float = 60.0,
     ) -> None:
         self._api = api
-        self._kinds = {watched.kind: watched for watched in kinds}
+        self._kinds = {watched.kind: watched for watched in kinds if not watched.measured}
         self._receiver = receiver
         self._times = times
         self._report = report
         self._unserved_kinds_interval = unserved_kinds_interval
         #: Kinds without an initial list -> why.
-        self._awaited: dict[type[ApiStruct], str] = {watched.kind: "" for watched in kinds}
+        self._awaited: dict[type[ApiStruct], str] = dict.fromkeys(self._kinds, "")
         #: Kinds that the cluster does not serve, as far as is known.
         self._missing: set[type[ApiStruct]] = set()
         self._watches: dict[type[ApiStruct], ListWatch[Any]] = {}
@@ -164,7 +164,7 @@ class Informers:
 
         Kinds that the cluster does not serve are not reported here, but by `adopt`.
         """
-        added = [watched for watched in kinds if watched.kind not in self._kinds]
+        added = [watched for watched in kinds if watched.kind not in self._kinds and not watched.measured]
         for watched in added:
             self._kinds[watched.kind] = watched
         if self._tasks is None:

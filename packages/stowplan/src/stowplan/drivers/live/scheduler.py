@@ -21,6 +21,7 @@ from stowplan.drivers.live.cancellation import cancel_all
 from stowplan.drivers.live.effects import Effects
 from stowplan.drivers.live.extenders import HttpExtenderClients
 from stowplan.drivers.live.informers import Informers
+from stowplan.drivers.live.measuring import Measuring
 from stowplan.drivers.live.reconfiguration import Reconfiguration, RefusedConfigurationError
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.config import DEFAULT_FEATURES
@@ -34,7 +35,7 @@ from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import SCHEDULE, TICK, Engine
 from stowplan.scheduler.engine.inputs import Changes, Closing, Served, Started, Stopped, WallClock
 from stowplan.scheduler.engine.validation import InvalidStateError
-from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.engine.watched_kinds import measured_sources, watched_kinds
 
 if TYPE_CHECKING:
     from stowplan.drivers.live.effects import ExtenderClients
@@ -168,6 +169,8 @@ class Scheduler:
             report=_report,
             unserved_kinds_interval=settings.unserved_kinds_interval,
         )
+        self._measuring = Measuring(api, deliver=self.handle, times=times, report=_report, agent=settings.agent)
+        self._measuring.adopt(measured_sources(self.frameworks.values()))
         self._reconfiguration = Reconfiguration(
             self.engine,
             submit=self.submit,
@@ -232,6 +235,7 @@ class Scheduler:
         if self._draining:
             raise RefusedConfigurationError("the scheduler is about to end")
         await self._reconfiguration.apply(configuration)
+        self._measuring.adopt(measured_sources(self.frameworks.values()))
 
     def record(self, recorder: Recorder) -> None:
         """Start recording, as soon as nothing is in progress in the engine."""
@@ -315,6 +319,7 @@ class Scheduler:
         tasks = [
             asyncio.create_task(self._broadcaster.run()),
             asyncio.create_task(self.informers.run()),
+            asyncio.create_task(self._measuring.run()),
             asyncio.create_task(self._working(lead)),
             asyncio.create_task(self._until_invalid()),
         ]
@@ -392,6 +397,7 @@ class Scheduler:
 
     async def _working(self, lead: asyncio.Event | None) -> None:
         await self.informers.synced.wait()
+        await self._measuring.first_answers()
         if lead is not None:
             await lead.wait()
         try:

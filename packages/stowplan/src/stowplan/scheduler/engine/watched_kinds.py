@@ -29,6 +29,7 @@ from stowplan.scheduler.framework.events import (
     UNSCHEDULED_POD,
 )
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.sources import Source, sources_of
 
 #: Kind -> names of plugins.
 _Plugins = dict[type[ApiStruct], set[str]]
@@ -52,6 +53,8 @@ class WatchedKind(PlainStruct, frozen=True):
     read_by: frozenset[str] = frozenset()
     #: Of pods: whether finished ones are watched, too.
     finished: bool = False
+    #: Whether its objects come from sources (`framework.sources`), not from the API server.
+    measured: bool = False
 
     @property
     def core(self) -> bool:
@@ -66,17 +69,23 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
     """The kinds that these profiles need, the core ones first; `report` gets registrations for unknown resources."""
     profiles = tuple(frameworks)
     needed, read = _declared(profiles)
+    measured = {source.kind for source in measured_sources(profiles)}
     registered = _registered(profiles, report, {kind.resource: kind for kind in (*needed, *read) if _is_custom(kind)})
     for kind, names in registered.items():
         # A plugin that registers for a custom resource depends on it; events of a built-in kind only requeue pods.
         waiting = names - read.get(kind, set()) if _is_custom(kind) else set()
         needed.setdefault(kind, set()).update(waiting)
     found = (
-        WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())))
+        WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())), measured=kind in measured)
         for kind in dict.fromkeys((*needed, *read))
         if kind not in CORE
     )
     return (*(WatchedKind(kind) for kind in CORE), *found)
+
+
+def measured_sources(frameworks: Iterable[Framework]) -> list[Source]:
+    """What is measured for the plugins of these profiles."""
+    return sources_of(plugin for framework in frameworks for plugin in framework.plugins.values())
 
 
 def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:

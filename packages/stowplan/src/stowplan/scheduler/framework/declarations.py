@@ -21,6 +21,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.handle import Handle
+from stowplan.scheduler.framework.sources import Source
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:
@@ -143,6 +144,13 @@ class Plugin(ABC):
             return None
         found: Explanation = getattr(import_module(module), f"{owner.__name__}Explanation")(inspection, self)
         return found
+
+    def sources(self) -> Collection[Source]:
+        """What is measured for the plugin (`stowplan.controllers.Source`).
+
+        Its objects are looked up like others; their kinds are in `reads_kinds`.
+        """
+        return ()
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         """The lookup objects that PreFilter, Filter, PreScore and Score depend on for this pod.

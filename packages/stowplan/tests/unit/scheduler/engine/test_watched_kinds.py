@@ -5,7 +5,7 @@ import pytest
 from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
-from stowplan.plugins import EnqueueExtensions
+from stowplan.plugins import EnqueueExtensions, NodeScorePlugin
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.watched_kinds import CORE, UNFINISHED, WatchedKind, watched_kinds
@@ -13,6 +13,7 @@ from stowplan.scheduler.framework.events import ANY, Action, on
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import Registry
+from stowplan.scheduler.framework.sources import Source
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.plugins.answering_plugins import configuration
 from support.plugins.fake_plugins import fake
@@ -207,3 +208,22 @@ def test_events_of_invalid_resources_are_reported_and_ignored(resource):
     )
     assert len(found) == len(CORE)
     assert told == [f"Incorrect event registration: plugin Gate: {resource!r} is not <plural>.<version>.<group>"]
+
+
+def test_kinds_that_are_measured_are_marked():
+    loads = custom_resource("loads.v1.example.com", namespaced=False)
+
+    class Gauge(Source, frozen=True):
+        kind, name = loads, "gauge"
+
+    class Loads(NodeScorePlugin):
+        name, reads_kinds = "Loads", (loads,)
+
+        def score_node(self, state, pod, node):
+            return 0
+
+        def sources(self):
+            return (Gauge(),)
+
+    last = kinds_of(bare_with("Loads"), plugins=[Loads])[-1]
+    assert last == WatchedKind(loads, read_by=frozenset({"Loads"}), measured=True)
