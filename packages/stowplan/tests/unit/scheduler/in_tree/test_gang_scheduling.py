@@ -105,3 +105,28 @@ def test_hints(world):
     assert world.hint(member(), None, member("q", "h")) == "Skip"
     assert world.hint(member(), None, member("q", namespace="other")) == "Skip"
     assert world.hint(a_pod(), None, a_pod("q")) == "Skip"
+
+
+#: The waiting pod, the object before and after, and the hint. After Test_isSchedulableAfterPodAdded, …PodGroupAdded and
+#: …PodGroupUpdated in upstream's gangscheduling_test.go, without the cases of trees; an update of a basic group is left
+#: out, as texts of different dates differ about it.
+HINTS = [
+    ("a pod of the group", member(), None, member("q"), "Queue"),
+    ("one that has a node", member(), None, member("q").on("n"), "Queue"),
+    ("a pod of another namespace", member(), None, member("q", namespace="foo"), "Skip"),
+    ("a pod of another group", member(group="pg1"), None, member("q", "pg2"), "Skip"),
+    ("the group", member(), None, a_group(gang=1), "Queue"),
+    ("another group", member(group="pg1"), None, a_group("pg2", gang=1), "Skip"),
+    ("a group of another namespace", member(namespace="ns1"), None, a_group(gang=1, namespace="ns2"), "Skip"),
+    ("a smaller minCount", member(), a_group(gang=4), a_group(gang=3), "Queue"),
+    ("a larger minCount", member(), a_group(gang=3), a_group(gang=4), "Skip"),
+    ("the same minCount", member(), a_group(gang=3), a_group(gang=3), "Skip"),
+    ("a smaller one of another group", member(group="other"), a_group(gang=4), a_group(gang=3), "Skip"),
+    ("a smaller one of another namespace", member(namespace="other"), a_group(gang=4), a_group(gang=3), "Skip"),
+    ("a smaller one, to a single pod", a_pod(), a_group(gang=4), a_group(gang=3), "Skip"),
+]
+
+
+@pytest.mark.parametrize(("pod", "old", "new", "hint"), [pytest.param(*case, id=name) for name, *case in HINTS])
+def test_hints_since_1_37(world, pod, old, new, hint):
+    assert world.hint(pod, old, new) == hint

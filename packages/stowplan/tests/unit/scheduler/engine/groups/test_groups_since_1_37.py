@@ -7,14 +7,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stowplan
+from stowplan.plugins import PreBindPlugin
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.groups.group_validation import group_problem
-from stowplan.scheduler.framework.status import Code
-from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.framework.status import Code, error
+from stowplan.scheduler.queue.queued_pod import Place, QueuedPod
 from stowplan.testing import a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.examples import times
 from support.observing.metrics import framework_metrics, numbers
+from support.plugins.answering_plugins import configuration
 from support.scheduling.groups import a_group, check_exact_undo, member, node, nodes_of
 from support.scheduling.worlds import budget, struct
 
@@ -165,9 +167,10 @@ class TestPlacements:
 # -- the queue --------------------------------------------------------------------------------------------------------
 
 #: Name, min count of the group (None: basic), steps. After TestPodGroupQueueing in
-#: test/integration/scheduler/podgroup/queueing, without the four cases in which a pod is added in the middle of a
-#: cycle: here nothing happens in between. A step creates pods (gated ones with "!"), adds the larger node, removes the
-#: gate of a pod, or says where pods are.
+#: test/integration/scheduler/podgroup/queueing; the four cases in which a pod is added in the middle of a cycle are in
+#: queue/test_group_entries.py, as here nothing happens in between. A step creates or deletes pods (":": with another
+#: number of CPUs than 2; "!": gated), creates or deletes the group ("pg"), adds the larger node, removes the gate of a
+#: pod, or says where pods are. "once" lets PreBind fail for p1, once.
 QUEUEING = [
     (
         "a gang grows",
@@ -202,19 +205,57 @@ QUEUEING = [
         ["+p1", "bound p1", "+p2", "failed p2", "+p3!", "gated p2 p3", "node", "ungate p3", "bound p1 p2 p3"],
     ),
     ("the gated pod is deleted", 2, ["node", "+p1!", "+p2 p3", "gated p1 p2 p3", "-p1", "bound p2 p3"]),
+    ("PreBind fails in a gang", 2, ["once", "node", "+p1 p2", "bound p1 p2"]),
+    ("PreBind fails in a basic group", None, ["once", "node", "+p1 p2", "bound p1 p2"]),
+    ("PreBind fails in a gang of one", 1, ["once", "+p1", "bound p1"]),
+    ("PreBind fails in a basic group of one", None, ["once", "+p1", "bound p1"]),
+    (
+        "PreBind fails in a gang that does not fit",
+        1,
+        ["once", "-pg", "+p1 p2:4", "incomplete p1 p2", "+pg", "bound p1", "failed p2", "node", "bound p1 p2"],
+    ),
+    (
+        "PreBind fails in a basic group that does not fit",
+        None,
+        ["once", "+p1 p2:4", "bound p1", "failed p2", "node", "bound p1 p2"],
+    ),
+    ("a gang's PodGroup is deleted", 2, ["+p1:1 p2:1", "bound p1 p2", "-pg", "+p3", "incomplete p3"]),
+    ("a basic group's PodGroup is deleted", None, ["+p1:1 p2:1", "bound p1 p2", "-pg", "+p3", "incomplete p3"]),
+    ("with the rest of a gang", 2, ["+p1:1 p2:1 p3", "bound p1 p2", "failed p3", "-pg", "incomplete p3"]),
+    ("with the rest of a basic group", None, ["+p1:1 p2:1 p3", "bound p1 p2", "failed p3", "-pg", "incomplete p3"]),
+    ("with a gang that does not fit", 3, ["+p1:1 p2:1 p3", "failed p1 p2 p3", "-pg", "incomplete p1 p2 p3"]),
 ]
 
 
-def take_step(cluster, step):
+class FailsOnce(PreBindPlugin):
+    name = "FailsOnce"
+    fails = False
+
+    async def pre_bind(self, state, pod, node_name):
+        if pod.pod.metadata.name == "p1" and FailsOnce.fails:
+            FailsOnce.fails = False
+            return error("mock binding failure")
+        return None
+
+
+def take_step(cluster, step, group):
     verb, *names = step.replace("+", "+ ").replace("-", "- ").split()
     queue = cluster.engine.queue
     if verb == "node":
         cluster.create(node("n2", 6))
+    if verb == "once":
+        FailsOnce.fails = True
     for name in names:
-        plain, waits = name.rstrip("!"), queue.get(f"default/{name}")
-        if verb == "+":
+        (plain, _, cpu), waits = name.rstrip("!").partition(":"), queue.get(f"default/{name}")
+        if name == "pg" and verb == "+":
+            cluster.create(group)
+        elif name == "pg":
+            cluster.delete("podgroups.scheduling.k8s.io", "g")
+        elif verb == "incomplete":
+            assert waits.place is Place.INCOMPLETE
+        elif verb == "+":
             gates = {"schedulingGates": [{"name": "x"}]} if name.endswith("!") else {}
-            cluster.create(member(plain, cpu="2", **gates))
+            cluster.create(member(plain, cpu=cpu or "2", **gates))
         elif verb == "-":
             cluster.delete("pods", name)
         elif verb == "ungate":
@@ -235,9 +276,11 @@ def take_step(cluster, step):
 
 @pytest.mark.parametrize(("count", "steps"), [pytest.param(*case, id=name) for name, *case in QUEUEING])
 def test_groups_in_the_queue(count, steps):
-    with cluster_of(node("n1"), a_group(gang=count, mode=SINGLE)) as cluster:
+    group = a_group(gang=count, mode=SINGLE)
+    config = configuration({"plugins": {"preBind": {"enabled": [{"name": "FailsOnce"}]}}})
+    with cluster_of(node("n1"), group, config=config, plugins=[FailsOnce]) as cluster:
         for step in steps:
-            take_step(cluster, step)
+            take_step(cluster, step, group)
             cluster.engine.validate()
 
 
