@@ -371,7 +371,7 @@ class GroupVerdictRecord(Record, frozen=True, kw_only=True):
     fits: bool = False
     #: Whether it fits after evictions.
     waits_for_preemption: bool = False
-    #: The status of the PodGroupScheduled condition.
+    #: The status of its condition: PodGroupInitiallyScheduled, until 1.36 PodGroupScheduled.
     code: str
     message: str = ""
     #: Pods that were tried, in order.

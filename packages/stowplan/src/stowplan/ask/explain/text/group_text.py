@@ -33,7 +33,7 @@ class _GroupPage:
             return [*blocks, Line((("error: ", "bad"), (verdict.status.message, "")), 2)]
         blocks += self._held_back()
         if not verdict.fits:
-            blocks.append(Line(f"PodGroupScheduled: {verdict.status.message or 'True'}", 2))
+            blocks.append(Line(f"its condition: {verdict.status.message or 'True'}", 2))
         blocks += self._reported()
         if not best.works:
             blocks += self._lacking(best)

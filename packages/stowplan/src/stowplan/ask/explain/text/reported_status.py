@@ -46,7 +46,7 @@ def group_state_page(record: records.GroupStateRecord, *, wide: bool) -> list[Bl
     counts = f": {count(len(record.have_node), 'pod')} with a node, {len(record.waiting):,} in the queue{gang}"
     blocks: list[Block] = [Line((("pod group ", ""), (record.pod_group, "name"), (counts, "")))]
     if record.condition is not None:
-        said = f"PodGroupScheduled {record.condition.status}, {record.condition.reason}"
+        said = f"its condition: {record.condition.status}, {record.condition.reason}"
         message = f": {record.condition.message}" if record.condition.message else ""
         blocks.append(Line(f"{said}{message}", 2))
     if record.note:
