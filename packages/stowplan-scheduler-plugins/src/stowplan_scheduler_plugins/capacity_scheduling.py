@@ -19,7 +19,9 @@ from stowplan.plugins import (
     CycleState,
     Diagnosis,
     EnqueueExtensions,
+    Explanation,
     Handle,
+    Inspection,
     NodeInfo,
     Nodes,
     NotFoundError,
@@ -104,6 +106,11 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
         if quotas.over_min_together(asked.in_total):
             return unschedulable(OVER_MIN.of(pod=pod.key))
         return None
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan_scheduler_plugins.capacity_scheduling_explanation import CapacitySchedulingExplanation
+
+        return CapacitySchedulingExplanation(inspection, self)
 
     def ineligible(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> str:
         try:

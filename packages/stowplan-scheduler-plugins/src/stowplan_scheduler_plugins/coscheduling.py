@@ -9,8 +9,8 @@ Parity: pods of a group are sorted by name, as all have the group's time.
 Upstream: pkg/coscheduling in scheduler-plugins.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from stowplan.plugins import (
     POD,
@@ -21,7 +21,9 @@ from stowplan.plugins import (
     CycleState,
     Diagnosis,
     EnqueueExtensions,
+    Explanation,
     Handle,
+    Inspection,
     Nodes,
     PermitPlugin,
     PodIndex,
@@ -42,8 +44,8 @@ from stowplan.plugins import (
     unresolvable,
     unschedulable,
 )
-from stowplan.plugins.arguments import INT32, INT64, Args, Pointer, Struct, documented, invalid, kind, not_omitted
 from stowplan.plugins.objects import parse_timestamp
+from stowplan_scheduler_plugins.coscheduling_args import CoschedulingArgs
 from stowplan_scheduler_plugins.room_for_groups import gap, shown_gap
 
 PodGroup = custom_resource("podgroups.v1alpha1.scheduling.x-k8s.io")
@@ -63,37 +65,6 @@ OPTIMISTIC, IN_UNRESERVE = "optimistic rejection in PostFilter", "rejection in U
 
 #: What waits at least: of times of 0, and of the groups that have room.
 _DEFAULT_WAIT, _SHORTEST_MEMORY = 60, 3
-
-
-class CoschedulingArgs(Args, frozen=True):
-    schema: ClassVar[Struct] = kind(
-        "CoschedulingArgs",
-        permitWaitingTimeSeconds=documented(
-            not_omitted(Pointer(INT64)), "How long pods wait for their group, unless it says so itself."
-        ),
-        podGroupBackoffSeconds=documented(not_omitted(Pointer(INT64)), "How long a group waits after a failure."),
-        podGroupRejectPercentage=documented(
-            not_omitted(Pointer(INT32)),
-            "A group that lacks at most this share of its pods is not rejected.",
-            least=0,
-            most=100,
-        ),
-    )
-
-    permit_waiting_time_seconds: int = 60
-    pod_group_backoff_seconds: int = 0
-    pod_group_reject_percentage: int = 10
-
-    def validate_at_build(self) -> Iterator[str]:
-        times = (
-            ("permitWaitingTimeSeconds", self.permit_waiting_time_seconds),
-            ("podGroupBackoffSeconds", self.pod_group_backoff_seconds),
-        )
-        for name, seconds in times:
-            if seconds < 0:
-                yield invalid(name, seconds, "must be greater than 0")
-        if not 0 <= self.pod_group_reject_percentage <= 100:
-            yield invalid("podGroupRejectPercentage", self.pod_group_reject_percentage, "must be between 0 and 100")
 
 
 class Coscheduling(
@@ -130,7 +101,7 @@ class Coscheduling(
 
     def _since(self, queued: Any) -> float:
         own = queued.initial_attempt_timestamp
-        group = _group_of(queued.pod)
+        group = group_of(queued.pod)
         if group in self._last_failed:
             return self._last_failed[group]
         found = self._group(group)
@@ -145,13 +116,13 @@ class Coscheduling(
     # --- the group's pods and its room
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        group = _group_of(pod)
+        group = group_of(pod)
         found = self._group(group)
         if found is None:
             return None
         if self._backed_off.get(group, 0.0) > self.handle.wall_clock():
             return unresolvable(FAILED_RECENTLY.of(group=group))
-        members, wanted = self._pods.count(group), _min_member(found)
+        members, wanted = self._pods.count(group), min_member(found)
         if members < wanted:
             return unresolvable(TOO_FEW_PODS.of(pod=pod.name, pods=members, wanted=wanted))
         if self._gated(group) > members - wanted:
@@ -163,19 +134,19 @@ class Coscheduling(
         now = self.handle.wall_clock()
         if least is None or self._permitted.get(group, 0.0) > now:
             return None
-        missing = gap(least | {"pods": wanted}, nodes, self._placed(group))
+        missing = gap(least | {"pods": wanted}, nodes, self.placed(group))
         if missing:
             return unresolvable(NO_ROOM.of(missing=shown_gap(missing, least)))
         self._permitted[group] = now + (self.args.permit_waiting_time_seconds or _SHORTEST_MEMORY)
         return None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
-        group = _group_of(pod)
+        group = group_of(pod)
         found = self._group(group)
         if found is None:
             return PostFilterResult(unschedulable("can not find pod group"))
-        wanted = _min_member(found)
-        missing = wanted - len(self._placed(group))
+        wanted = min_member(found)
+        missing = wanted - len(self.placed(group))
         if missing <= 0 or missing / wanted <= self.args.pod_group_reject_percentage / 100:
             return PostFilterResult(Status(Code.Unschedulable))
         for waiting in self._waiting(group):
@@ -186,13 +157,18 @@ class Coscheduling(
         self._fail(group)
         return PostFilterResult(unschedulable(REJECTED.of(group=group, pod=pod.name)))
 
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan_scheduler_plugins.coscheduling_explanation import CoschedulingExplanation
+
+        return CoschedulingExplanation(inspection, self)
+
     # --- waiting for each other
 
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-        group = _group_of(pod)
+        group = group_of(pod)
         if not group:
             return None, 0
         found = self._group(group)
@@ -200,20 +176,20 @@ class Coscheduling(
             return unschedulable("PodGroup not found"), 0
         placed = self._pods.placed.of(group)
         with_nodes = len(placed) + (pod.uid not in placed)
-        if with_nodes >= _min_member(found):
+        if with_nodes >= min_member(found):
             self._last_failed.pop(group, None)
             for waiting in self._waiting(group):
                 waiting.allow(self.name)
             return None, 0
         if with_nodes == 1:
-            for member in self._pods.all(group):
+            for member in self.members(group):
                 if member.uid != pod.uid:
                     state.pods_to_activate.add(member)
         seconds = _spec(found).get("scheduleTimeoutSeconds") or self.args.permit_waiting_time_seconds
         return Status(Code.Wait), seconds or _DEFAULT_WAIT
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        group = _group_of(pod)
+        group = group_of(pod)
         if self._group(group) is None:
             return
         for waiting in self._waiting(group):
@@ -232,9 +208,12 @@ class Coscheduling(
     def _group(self, group: str) -> CustomObject | None:
         return self.handle.cluster.objects.get(PodGroup, group) if group else None
 
-    def _placed(self, group: str) -> Collection[PodInfo]:
+    def placed(self, group: str) -> Collection[PodInfo]:
         """Members with nodes, bound or assumed."""
         return self._pods.placed.of(group).values()
+
+    def members(self, group: str) -> Collection[PodInfo]:
+        return self._pods.all(group)
 
     def _gated(self, group: str) -> int:
         """Members with scheduling gates."""
@@ -245,7 +224,7 @@ class Coscheduling(
         return [one for one in found if one is not None]
 
 
-def _group_of(pod: PodInfo | PodShape) -> str:
+def group_of(pod: PodInfo | PodShape) -> str:
     """The pod's group as namespace/name; "" without the label."""
     name = pod.labels.get(LABEL, "")
     return f"{pod.namespace}/{name}" if name else ""
@@ -255,12 +234,12 @@ def _gates(shape: PodShape) -> Mapping[str, int]:
     return {"gated": 1} if shape.pod.spec.scheduling_gates else {}
 
 
-BY_GROUP = PodIndex("PodGroup", _group_of, _gates)
+BY_GROUP = PodIndex("PodGroup", group_of, _gates)
 
 
 def _spec(group: CustomObject) -> Mapping[str, Any]:
     return group.content.get("spec") or {}
 
 
-def _min_member(group: CustomObject) -> int:
+def min_member(group: CustomObject) -> int:
     return int(_spec(group).get("minMember") or 0)

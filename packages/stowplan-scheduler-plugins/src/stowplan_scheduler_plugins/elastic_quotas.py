@@ -10,7 +10,7 @@ not name are unlimited. All init containers count as ones that end before the ot
 Upstream: pkg/capacityscheduling/elasticquota.go in scheduler-plugins.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,6 +61,28 @@ def exceeds(amount: Mapping[str, int], limit: Mapping[str, int], unnamed: int) -
     if any(amount.get(name, 0) > limit.get(name, 0) for name in _ALWAYS):
         return True
     return any(value > limit.get(name, unnamed) for name, value in amount.items() if name not in _ALWAYS)
+
+
+def beyond(amount: Mapping[str, int], limit: Mapping[str, int], unnamed: int, names: Iterable[str]) -> Amounts:
+    """By how much there is more than the limit, of resources that are always compared and of these."""
+    limits = {name: limit.get(name, 0 if name in _ALWAYS else unnamed) for name in {*_ALWAYS, *names}}
+    return {name: amount.get(name, 0) - most for name, most in sorted(limits.items()) if amount.get(name, 0) > most}
+
+
+def quantities(of: Amounts) -> dict[str, str]:
+    """Amounts as a manifest has them."""
+    found = {}
+    for name, amount in of.items():
+        if name == "cpu":
+            found[name] = str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+        else:
+            whole = name in ("memory", "ephemeral-storage") and amount and amount % 2**20 == 0
+            found[name] = f"{amount // 2**20}Mi" if whole else str(amount)
+    return found
+
+
+def shown(name: str, amount: int) -> str:
+    return f"{quantities({name: amount})[name]} {name}"
 
 
 @dataclass

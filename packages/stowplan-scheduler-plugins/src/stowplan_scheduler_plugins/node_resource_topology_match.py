@@ -20,8 +20,10 @@ from stowplan.plugins import (
     CopiedAtBeginning,
     CycleState,
     EnqueueExtensions,
+    Explanation,
     FilterPlugin,
     Handle,
+    Inspection,
     Ints,
     Mask,
     Nodes,
@@ -119,6 +121,11 @@ class NodeResourceTopologyMatch(
             self._columns = CellColumns(self.handle, cache)
         self._columns.follow()
         return Cells(self._columns, nodes)
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan_scheduler_plugins.numa_explanation import NumaExplanation
+
+        return NumaExplanation(inspection, self._topologies)
 
     # --- what is known of nodes
 
