@@ -5,11 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stowplan
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.events import Hint
+from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import InterPodAffinityArgs
-from stowplan.scheduler.in_tree.inter_pod_affinity.hints import after_pod_change
+from stowplan.scheduler.in_tree.inter_pod_affinity.hints import after_node_change, after_pod_change
 from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import InterPodAffinity
 from stowplan.testing import a_node, a_pod, expression, selector
 from support.examples import examples
@@ -305,6 +308,98 @@ def test_update_hints_ignore_binding():
     assert after_pod_change(handle, pod, struct(bare), struct(labelled)) is Hint.QUEUE
     assert after_pod_change(handle, pod, struct(a_pod("o")), struct(labelled)) is Hint.SKIP
     assert after_pod_change(handle, pod, None, struct(labelled)) is Hint.QUEUE
+
+
+NEAR = {"near": [("service", "securityscan", "value2")]}
+FAR = {"far": [("service", "securityscan", "value2")]}
+#: Upstream's Test_isSchedulableAfterPodChange: the waiting pod's labels and terms (key, values…), the changed pod
+#: before and after, and whether the waiting pod is tried again. "Until 1.36" cases are ours.
+POD_CHANGES = {
+    "add a pod which matches the pod affinity": (NEAR, None, {"service": "securityscan"}, True),
+    "add an un-scheduled pod": (NEAR, None, {"service": "securityscan", "node": ""}, False),
+    "add a pod which doesn't match the pod affinity": (NEAR, None, {"aaa": "a"}, False),
+    "update from non-match to match": (NEAR, {"aaa": "a"}, {"service": "securityscan"}, True),
+    "matches both before and after": (NEAR, {"service": "value2"}, {"service": "securityscan"}, False),
+    "update an un-scheduled pod": (NEAR, {"aaa": "a", "node": ""}, {"service": "securityscan", "node": ""}, False),
+    "update from match to non-match": (NEAR, {"service": "securityscan"}, {"aaa": "a"}, False),
+    "match to non-match of several terms": (
+        {"near": [("aaa",), ("bbb",)]},
+        {"aaa": "a"},
+        {"service": "securityscan"},
+        False,
+    ),
+    "non-match to match of several terms": ({"near": [("aaa",), ("bbb",)]}, {"aaa": "a"}, {"aaa": "", "bbb": ""}, True),
+    "updated pod is the target pod": ({"foo": "baz"}, {"foo": "bar", "own": ""}, {"foo": "baz", "own": ""}, True),
+    "no longer avoided": (FAR, {"service": "securityscan"}, {"service": "aaaa"}, True),
+    "avoided from now on": (FAR, {"service": "bbb"}, {"service": "securityscan"}, False),
+    "delete a pod which doesn't match the anti-affinity": (FAR, {"aaa": "a"}, None, False),
+    "delete a pod which matches the anti-affinity": (FAR, {"service": "securityscan"}, None, True),
+    "delete a pod that avoided the pending one": ({"service": "securityscan"}, FAR, None, True),
+    "delete a pod that avoided others": ({"service": "foo"}, FAR, None, False),
+    "delete a pod, neither avoids the other": (FAR | {"service": "foo"}, FAR | {"service": "foo"}, None, False),
+}
+FAR_FROM_TWO = {"far": [("aaa",), ("bbb",)]}
+#: With several anti-affinity terms: before, after, and the hints of 1.36 and 1.37.
+SEVERAL_AVOIDED = [
+    ({"aaa": ""}, None, (False, True)),
+    ({"aaa": "", "bbb": ""}, None, (True, True)),
+    ({"aaa": ""}, {"ccc": ""}, (False, True)),
+    ({"aaa": "", "bbb": ""}, {"bbb": ""}, (True, False)),
+]
+
+
+def pod_of(labels, name="other"):
+    """`near` and `far` are its terms; `node` is "" for a pod without one, `own` marks the waiting pod itself."""
+    plain = {key: value for key, value in labels.items() if key not in ("near", "far", "node", "own")}
+    made = a_pod("p" if "own" in labels else name).labels(plain)
+    for key, *values in labels.get("near", ()):
+        made = made.requires_pods("region", selector(expression(key, "In" if values else "Exists", *values)))
+    for key, *values in labels.get("far", ()):
+        made = made.avoids_pods("region", selector(expression(key, "In" if values else "Exists", *values)))
+    return struct(made if labels.get("node") == "" or name == "p" else made.on("fake-node"))
+
+
+def hint_after(waiting, before, after, version):
+    state = state_of([a_node("fake-node")])
+    handle = Handle(cluster=state, profile_name="default-scheduler", features=default_features(version))
+    old, new = (None if labels is None else pod_of(labels) for labels in (before, after))
+    return after_pod_change(handle, state.pod_info(pod_of(waiting, "p")), old, new) is Hint.QUEUE
+
+
+@pytest.mark.parametrize("version", [V1_36, V1_37], ids=str)
+@pytest.mark.parametrize(("waiting", "before", "after", "queued"), POD_CHANGES.values(), ids=POD_CHANGES)
+def test_upstreams_hints_after_changes_of_pods(waiting, before, after, queued, version):
+    assert hint_after(waiting, before, after, version) == queued
+
+
+@pytest.mark.parametrize(("before", "after", "queued"), SEVERAL_AVOIDED)
+def test_since_1_37_a_single_anti_affinity_term_suffices(before, after, queued):
+    assert tuple(hint_after(FAR_FROM_TWO, before, after, version) for version in (V1_36, V1_37)) == queued
+
+
+ZONE_1, ZONE_2, OTHER = {"zone": "zone1"}, {"zone": "zone2"}, {"aaa": "a"}
+#: Upstream's Test_isSchedulableAfterNodeChange: the term, the node's labels before and after, whether it is tried.
+NODE_CHANGES = [
+    ("requires_pods", "zone", None, ZONE_1, True),
+    ("requires_pods", "region", None, ZONE_1, False),
+    ("requires_pods", "zone", OTHER, {"aaa": "b"}, False),
+    ("requires_pods", "zone", ZONE_1, ZONE_1 | {"unrelated-label": "unrelated"}, False),
+    ("requires_pods", "zone", ZONE_1, ZONE_2, True),
+    ("requires_pods", "zone", OTHER, ZONE_1, True),
+    ("avoids_pods", "zone", None, ZONE_1, True),
+    ("avoids_pods", "zone", None, {}, True),
+    ("avoids_pods", "zone", ZONE_1, ZONE_1 | {"unrelated-label": "unrelated"}, False),
+    ("avoids_pods", "zone", ZONE_1, ZONE_2, True),
+    ("avoids_pods", "zone", OTHER, ZONE_1, False),
+    ("avoids_pods", "zone", ZONE_1, OTHER, True),
+]
+
+
+@pytest.mark.parametrize(("term", "key", "before", "after", "queued"), NODE_CHANGES)
+def test_upstreams_hints_after_changes_of_nodes(term, key, before, after, queued):
+    pod = state_of([]).pod_info(struct(getattr(a_pod("p"), term)(key, selector(labels={"another": "label"}))))
+    old, new = (None if labels is None else struct(a_node("node-a").labels(labels)) for labels in (before, after))
+    assert (after_node_change(pod, old, new) is Hint.QUEUE) == queued
 
 
 def test_hints_for_invalid_terms_are_errors():
