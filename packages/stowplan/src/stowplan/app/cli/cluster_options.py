@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.ask.offline import Cluster
+    from stowplan.ask.rebalance.plan_records import RebalanceRecord
     from stowplan.ask.what_if.answer_records import NotedAnswer
 
 #: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
@@ -269,7 +270,7 @@ def check_recursive(files: Sequence[str], *, recursive: bool) -> None:
 
 def answer(
     cluster: Cluster,
-    record: NotedAnswer,
+    record: NotedAnswer | RebalanceRecord,
     page: Callable[[Any], list[Block]],
     *,
     no: bool,
@@ -295,7 +296,9 @@ def answer(
 _MAX_FAILURES = 3
 
 
-def _with_notes(record: NotedAnswer, more: Sequence[str], failures: Sequence[str]) -> NotedAnswer:
+def _with_notes(
+    record: NotedAnswer | RebalanceRecord, more: Sequence[str], failures: Sequence[str]
+) -> NotedAnswer | RebalanceRecord:
     """An answer that failing plugins or extenders decided must not look like one about the cluster."""
     from msgspec.structs import replace
 

@@ -30,6 +30,7 @@ _WHAT_IF = Section(
         ("stowplan drain node-a1", "where its pods would go; evicts no pods"),
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-a1", "before and after, side by side"),
+        ("stowplan rebalance --goal free-nodes=2", "which pods to move, and where they would go"),
     ),
 )
 _RECORDINGS = Section(
@@ -64,6 +65,7 @@ _HOMES = {
     "dump": "stowplan.app.cli.dump:dump",
     "explain": "stowplan.app.cli.explain.command:explain",
     "fit": "stowplan.app.cli.fit:fit",
+    "rebalance": "stowplan.app.cli.rebalance:rebalance",
     "record": "stowplan.app.cli.record:record",
     "replay": "stowplan.app.cli.replay:replay",
     "run": "stowplan.app.cli.run:run",

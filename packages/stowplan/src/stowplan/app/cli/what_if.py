@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,7 +15,7 @@ from stowplan.kube.structs import PlainStruct
 if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.app.sources.object_references import Reference
-    from stowplan.ask.what_if.hypothetical_changes import Change, Label, Put, Scale, Taint
+    from stowplan.ask.what_if.hypothetical_changes import Change, Label, Scale, Taint
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 #: A node and a change of it.
@@ -135,7 +134,7 @@ def what_if(
         changes += (_label(changed(node), text) for node, text in labels)
         changes += (_taint(changed(node), text) for node, text in taints)
         changes += (one.change(about, source["files"], recursive=source["recursive"]) for one in scaled)
-        changes += _put_changes(about, applied)
+        changes += map(about.applied, applied)
     with reported(new_config):
         changes += [Reconfigure(new_config)] if new_config else []
         if not changes:
@@ -208,14 +207,3 @@ class _Scaling(PlainStruct, frozen=True):
         namespace, _, name = key.partition("/")
         template = template_named(about, files, kind, key, recursive=recursive)
         return Scale(kind, namespace, name, self.replicas, None if template is None else about.admitted(template))
-
-
-def _put_changes(about: ClusterSource, files: tuple[str, ...]) -> Iterator[Put]:
-    from stowplan.app.sources.cluster_source import note
-    from stowplan.ask.loading.object_files import objects_of_files
-    from stowplan.ask.what_if.hypothetical_changes import Put
-
-    for path in files:
-        filed = objects_of_files([path], sys.stdin.buffer, beside=about.cluster.state.everything())
-        note(*filed.notes)
-        yield Put(tuple(filed.objects), "stdin" if path == "-" else path, filed.workloads)

@@ -27,6 +27,7 @@ from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.arguments import near_names
+from stowplan.ask.what_if.hypothetical_changes import Put
 from stowplan.ask.what_if.relief import group_relief, relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
@@ -347,6 +348,12 @@ class ClusterSource:
             raise InputError(
                 f"no Node in {self.where}; add a file with nodes: `stowplan dump` saves those of a cluster"
             )
+
+    def applied(self, path: str) -> Put:
+        """The change that `kubectl apply` of this file would be; "-": stdin. Raises LoadError."""
+        filed = objects_of_files([path], sys.stdin.buffer, beside=self.cluster.state.everything())
+        note(*filed.notes)
+        return Put(tuple(filed.objects), "stdin" if path == "-" else path, filed.workloads)
 
     def note_unplaced(self) -> None:
         """Note that pods without a node are left out, if only placed ones are judged."""

@@ -32,25 +32,25 @@ def fit_page(record: FitRecord) -> list[Block]:
         Line((("like ", ""), (record.pod, "name"), (": ", ""), (f"{record.fits:,}{wanted} more fit{on}", style)))
     ]
     if record.per_zone:
-        blocks += _table(("ZONE", "PODS"), ((zone, f"{pods:,}") for zone, pods in record.per_zone.items()), {1})
+        blocks += table(("ZONE", "PODS"), ((zone, f"{pods:,}") for zone, pods in record.per_zone.items()), {1})
     blocks += _nodes(record.per_node)
     if record.limited_by:
         blocks += [Line(), Line((("What keeps the next one off", "head"),))]
         rows = [(f"{limit.nodes:,}", limit.reason, limit.plugin) for limit in record.limited_by]
-        blocks += _table(("NODES", "REASON", "PLUGIN"), rows, {0})
+        blocks += table(("NODES", "REASON", "PLUGIN"), rows, {0})
     if record.nodes_to_add:
         blocks += [Line(), Line((("Nodes that would make all of them fit", "head"),))]
         added = [
             (f"{add.count:,}", add.like, "" if add.each is None else f"{add.each:,}", _money(add.price))
             for add in record.nodes_to_add
         ]
-        blocks += _filled_table(("NODES", "LIKE", "PODS EACH", "PRICE"), added, {0, 2, 3})
+        blocks += filled_table(("NODES", "LIKE", "PODS EACH", "PRICE"), added, {0, 2, 3})
     if record.cheapest is not None:
         blocks.append(Line(f"cheapest: {_mix(record.cheapest)}", indent=2))
     if record.mix is not None:
         blocks += [] if record.nodes_to_add else [Line(), Line((("Nodes that would make all of them fit", "head"),))]
         blocks.append(Line(f"together: {_mix(record.mix)}", indent=2))
-    return blocks + _notes(record.notes)
+    return blocks + notes_block(record.notes)
 
 
 def group_fit_page(record: GroupFitRecord) -> list[Block]:
@@ -67,13 +67,13 @@ def group_fit_page(record: GroupFitRecord) -> list[Block]:
     if record.limited_by:
         blocks.append(Line(f"the next one does not: {record.limited_by}", indent=2))
     if record.per_domain:
-        blocks += _table(("DOMAIN", "PODS"), [(name, f"{pods:,}") for name, pods in record.per_domain.items()], {1})
+        blocks += table(("DOMAIN", "PODS"), [(name, f"{pods:,}") for name, pods in record.per_domain.items()], {1})
     blocks += _nodes(record.per_node)
     if record.nodes_to_add:
         blocks += [Line(), Line((("Nodes that would make all of them fit", "head"),))]
         rows = [(f"{add.count:,}", add.like, _money(add.price)) for add in record.nodes_to_add]
-        blocks += _filled_table(("NODES", "LIKE", "PRICE"), rows, {0, 2})
-    return blocks + _notes(record.notes)
+        blocks += filled_table(("NODES", "LIKE", "PRICE"), rows, {0, 2})
+    return blocks + notes_block(record.notes)
 
 
 def drain_page(record: DrainRecord) -> list[Block]:
@@ -90,7 +90,7 @@ def drain_page(record: DrainRecord) -> list[Block]:
     ]
     verdict += "".join(f", {number:,} {what}" for number, what in parts if number)
     blocks: list[Block] = [
-        Line((("drain of ", ""), (listed(list(record.nodes), _NAMED), "name"), (": ", ""), (verdict, _style(clean))))
+        Line((("drain of ", ""), (listed(list(record.nodes), _NAMED), "name"), (": ", ""), (verdict, style_of(clean))))
     ]
     if record.stay:
         blocks.append(Line(f"{count(record.stay, 'pod')} of DaemonSets or kubelets stay", indent=2))
@@ -98,7 +98,7 @@ def drain_page(record: DrainRecord) -> list[Block]:
     if record.blocked_by:
         blocks += [Line(), Line((("Held up by disruption budgets", "head"),))]
         rows = [(block.pod, block.node, block.budget, block.reason) for block in record.blocked_by]
-        blocks += _table(("POD", "NODE", "BUDGET", "WHY"), rows)
+        blocks += table(("POD", "NODE", "BUDGET", "WHY"), rows)
     if record.lost:
         blocks += [
             Line(),
@@ -107,8 +107,8 @@ def drain_page(record: DrainRecord) -> list[Block]:
         ]
     if record.moves:
         blocks += [Line(), Line((("Moves", "head"),))]
-        blocks += _table(("POD", "FROM", "TO"), [(move.pod, move.from_, move.to) for move in record.moves])
-    return blocks + _notes(record.notes)
+        blocks += table(("POD", "FROM", "TO"), [(move.pod, move.from_, move.to) for move in record.moves])
+    return blocks + notes_block(record.notes)
 
 
 def survive_page(record: SurviveRecord) -> list[Block]:
@@ -121,10 +121,10 @@ def survive_page(record: SurviveRecord) -> list[Block]:
         verdict = "no pod is on these nodes that would have to go elsewhere"
     else:
         verdict = f"each of {total:,} losses would be made good: every pod finds another node"
-    blocks: list[Block] = [Line((("loss of each ", ""), (what, "name"), (": ", ""), (verdict, _style(not bad))))]
+    blocks: list[Block] = [Line((("loss of each ", ""), (what, "name"), (": ", ""), (verdict, style_of(not bad))))]
     rows = [_loss_row(loss) for loss in record.losses]
     header = ("LOST", "NODES", "PODS", "MOVE", "STRANDED", "GONE", "DISPLACED")
-    blocks += _table(header, rows, {1, 2, 3, 4, 5, 6})
+    blocks += table(header, rows, {1, 2, 3, 4, 5, 6})
     meanings = {
         "stranded: no other node takes it": any(loss.stranded for loss in bad),
         "gone: no controller recreates it": any(loss.gone for loss in bad),
@@ -134,7 +134,7 @@ def survive_page(record: SurviveRecord) -> list[Block]:
     for loss in bad[:_NAMED]:
         blocks += [Line(), Line((("Without ", "head"), (loss.lost, "name")))]
         blocks += _reasons(loss.stranded, loss.gone)
-    return blocks + _notes(record.notes)
+    return blocks + notes_block(record.notes)
 
 
 def _loss_row(loss: LossRecord) -> tuple[str, ...]:
@@ -150,27 +150,27 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
         ("pods with a node", f"{before.pods:,}", f"{after.pods:,}"),
         ("pending", f"{len(before.pending):,}", f"{len(after.pending):,}"),
     ]
-    blocks += _table(("", "BEFORE", "AFTER"), rows, {1, 2})
+    blocks += table(("", "BEFORE", "AFTER"), rows, {1, 2})
     if record.placed:
         blocks += [Line(), Line((("Get a node", "good"),))]
-        blocks += _table(("POD", "NODE"), list(record.placed.items()))
+        blocks += table(("POD", "NODE"), list(record.placed.items()))
     if record.displaced:
         blocks += [Line(), Line((("Lose their node", "bad"),))]
         pending = frozenset(after.pending)
         lost = {pod: node or ("nowhere" if pod in pending else "deleted") for pod, node in record.displaced.items()}
-        blocks += _table(("POD", "GOES TO"), list(lost.items()))
+        blocks += table(("POD", "GOES TO"), list(lost.items()))
     if record.elsewhere:
         blocks += [Line(), Line((("Go elsewhere", "head"),))]
-        blocks += _table(("POD", "BEFORE", "AFTER"), [(pod, *nodes) for pod, nodes in record.elsewhere.items()])
+        blocks += table(("POD", "BEFORE", "AFTER"), [(pod, *nodes) for pod, nodes in record.elsewhere.items()])
     blocks += _waiting(after)
-    return blocks + _notes(record.notes)
+    return blocks + notes_block(record.notes)
 
 
 def _waiting(side: SideRecord) -> list[Block]:
     if not side.pending:
         return []
-    rows = [(f"{pods:,}", _filters_part(reason)) for reason, pods in side.reasons.items()]
-    return [Line(), Line((("What is pending afterwards waits for", "head"),)), *_table(("PODS", "REASON"), rows, {0})]
+    rows = [(f"{pods:,}", filters_part(reason)) for reason, pods in side.reasons.items()]
+    return [Line(), Line((("What is pending afterwards waits for", "head"),)), *table(("PODS", "REASON"), rows, {0})]
 
 
 def _stranded(stranded: Sequence[StrandedRecord]) -> list[Block]:
@@ -188,18 +188,18 @@ def _reasons(stranded: Sequence[StrandedRecord], gone: Sequence[str] = ()) -> li
         pods["no controller recreates it"] = list(gone)
     numbers = Counter({reason: len(names) for reason, names in pods.items()})
     rows = [
-        (f"{number:,}", _filters_part(reason), listed(pods[reason], _IN_A_ROW))
+        (f"{number:,}", filters_part(reason), listed(pods[reason], _IN_A_ROW))
         for reason, number in numbers.most_common()
     ]
-    return _table(("PODS", "REASON", ""), rows, {0})
+    return table(("PODS", "REASON", ""), rows, {0})
 
 
-def _filters_part(reason: str) -> str:
+def filters_part(reason: str) -> str:
     """The part of the scheduler's message about nodes, without what PostFilter adds."""
     return reason.partition(". ")[0]
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterable[int] = ()) -> list[Block]:
+def table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterable[int] = ()) -> list[Block]:
     found = list(rows)
     blocks: list[Block] = [Grid(found[:_SHOWN], tuple(header), frozenset(right))]
     if len(found) > _SHOWN:
@@ -207,26 +207,26 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[Cell]], right: Iterabl
     return blocks
 
 
-def _filled_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> list[Block]:
+def filled_table(header: Sequence[str], rows: Sequence[Sequence[Cell]], right: Collection[int]) -> list[Block]:
     """A table without its empty columns."""
     kept = [column for column in range(len(header)) if any(row[column] for row in rows)]
     narrowed = [[row[column] for column in kept] for row in rows]
     numbers = {position for position, column in enumerate(kept) if column in right}
-    return _table([header[column] for column in kept], narrowed, numbers)
+    return table([header[column] for column in kept], narrowed, numbers)
 
 
 def _nodes(per_node: Mapping[str, int]) -> list[Block]:
     if not per_node:
         return []
     most = sorted(per_node.items(), key=lambda item: (-item[1], item[0]))
-    return _table(("NODE", "PODS"), [(node, f"{pods:,}") for node, pods in most], {1})
+    return table(("NODE", "PODS"), [(node, f"{pods:,}") for node, pods in most], {1})
 
 
-def _notes(notes: Sequence[str]) -> list[Block]:
+def notes_block(notes: Sequence[str]) -> list[Block]:
     return [Line(), *(Line(f"note: {note}") for note in notes)] if notes else []
 
 
-def _style(good: bool) -> str:
+def style_of(good: bool) -> str:
     return "good" if good else "pending"
 
 

@@ -81,6 +81,14 @@ class Budgets:
             return charged.name, "the budget allows no disruption now"
         return None
 
+    def saved(self) -> list[int]:
+        """What they allow now, to `restore` it."""
+        return [one.left for one in self._known]
+
+    def restore(self, saved: list[int]) -> None:
+        for one, left in zip(self._known, saved, strict=True):
+            one.left = left
+
     def evicted(self, pod: PodInfo) -> None:
         self._change(pod, -1)
 

@@ -1,0 +1,107 @@
+"""`stowplan rebalance`: which running pods to move, and where the scheduler would put them."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
+from stowplan.app.cli.data_output import Progress
+from stowplan.app.command_line.error_reporting import InputError, reported
+
+if TYPE_CHECKING:
+    from stowplan.app.sources.cluster_source import ClusterSource
+    from stowplan.ask.rebalance.goals import Goal
+
+_GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
+
+
+@click.command(epilog=EXIT_CODES, short_help="Which running pods to move, and where they would go; evicts no pods.")
+@click.option(
+    "--goal",
+    metavar=_GOALS,
+    required=True,
+    help="What to reach. mend: pods leave nodes that would not take them any more. spread: nodes are used evenly. pack: "
+    "as few nodes as possible have pods; free-nodes=N: N nodes have none. room-for=FILE: the pods of the file find "
+    "nodes, all of them.",
+)
+@click.option("--max-moves", type=click.IntRange(min=0), metavar="N", help="Move at most N pods. Default: any number.")
+@click.option(
+    "--at-once",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="At most N pods are out in one step.",
+)
+@click.option(
+    "--at-once-per-owner",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Of one Deployment, Job, …: at most N in one step.",
+)
+@click.option("--commands", is_flag=True, help="Print the plan as a shell script of kubectl commands.")
+@question_options(no="the goal is not reached")
+def rebalance(
+    *,
+    goal: str,
+    max_moves: int | None,
+    at_once: int,
+    at_once_per_owner: int,
+    commands: bool,
+    output: str,
+    exit_code: bool,
+    **source: Any,
+) -> None:
+    """Plan which running pods to move. Each move is a decision of the scheduler: the pod leaves its node in a trial,
+    and is placed anew with every plugin, claim and budget; later moves see earlier ones. What would not find another
+    node, or has no controller that recreates it, is not moved. The moves of one step may be made at the same time; the
+    next step begins when their replacements run.
+
+    Nothing is evicted.
+
+    \b
+    Examples:
+      stowplan rebalance --goal mend
+      stowplan rebalance --goal free-nodes=2 --commands
+      stowplan rebalance --goal room-for=training.yaml -o json
+      stowplan rebalance -f cluster.json --goal pack --max-moves 50 --exit-code
+    """
+    # Slow to import, and not needed for the help.
+    from stowplan.ask.rebalance.moves import Limits
+    from stowplan.ask.rebalance.plan_text import commands_of, rebalance_page
+    from stowplan.ask.rebalance.rebalance import rebalance as planned
+
+    limits = Limits(total=max_moves, at_once=at_once, at_once_per_owner=at_once_per_owner)
+    with reported(source["config"]):
+        about = cluster_of(**source)
+        wanted = _goal(goal, about)
+        about.note_unplaced()
+        progress = Progress(unit="nodes or pods")
+        try:
+            record = planned(about.cluster, wanted, limits=limits, progress=partial(progress, "rebalance"))
+        finally:
+            progress.close()
+        if commands:
+            for line in commands_of(record):
+                click.echo(line)
+            return
+        answer(about.cluster, record, rebalance_page, no=not record.met, output=output, exit_code=exit_code)
+
+
+def _goal(text: str, about: ClusterSource) -> Goal:
+    from stowplan.ask.rebalance.goals import FreeNodes, Mend, Pack, RoomFor, Spread
+
+    name, _, value = text.partition("=")
+    plain: dict[str, Goal] = {"mend": Mend(), "spread": Spread(), "pack": Pack()}
+    if text in plain:
+        return plain[text]
+    if name == "free-nodes" and value.isdecimal() and int(value):
+        return FreeNodes(int(value))
+    if name == "room-for" and value:
+        return RoomFor(about.applied(value))
+    raise InputError(f"--goal {text}: want {_GOALS}")

@@ -1,0 +1,15 @@
+"""Which running pods to move so that a cluster meets a goal; each move is a decision of the scheduler itself.
+
+    rebalance(cluster, Mend())             # pods whose node would not take them any more
+    rebalance(cluster, FreeNodes(3))       # empty three nodes
+    rebalance(cluster, Pack())             # empty as many as possible
+    rebalance(cluster, Spread())           # even out the nodes' use
+    rebalance(cluster, RoomFor(pods))      # room for pending pods
+
+A plan is data: nothing is evicted.
+"""
+
+from stowplan.ask.rebalance.goals import FreeNodes, Goal, Mend, Pack, RoomFor, Spread
+from stowplan.ask.rebalance.rebalance import rebalance
+
+__all__ = ["FreeNodes", "Goal", "Mend", "Pack", "RoomFor", "Spread", "rebalance"]

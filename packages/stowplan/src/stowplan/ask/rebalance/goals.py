@@ -1,0 +1,134 @@
+"""What a rebalancing is for."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stowplan.ask.offline import ClusterError
+from stowplan.ask.rebalance.emptied_nodes import empty_nodes
+from stowplan.ask.rebalance.evened_nodes import even_out
+from stowplan.ask.rebalance.made_room import make_room
+from stowplan.ask.rebalance.misplaced_pods import misplaced_pods
+from stowplan.ask.rebalance.moves import Moves, Outcome
+from stowplan.ask.what_if.hypothetical_changes import Change
+from stowplan.kube.structs import PlainStruct, field
+from stowplan.scheduler.framework.explanations.formatting import count
+
+#: (done, of how many)
+Progress = Callable[[int, int], None]
+
+
+class Result(PlainStruct):
+    """What a goal adds to its moves."""
+
+    met: bool = True
+    #: Nodes that are cordoned before the first move, and those of them that are uncordoned after the last.
+    cordon: list[str] = field(default_factory=list)
+    uncordon: list[str] = field(default_factory=list)
+    placed: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+class Goal(ABC):
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """A description."""
+
+    @abstractmethod
+    def pursue(self, moves: Moves, progress: Progress) -> Result:
+        """Make moves in the caller's transaction."""
+
+
+@dataclass(frozen=True)
+class Mend(Goal):
+    """Pods whose node would not take them any more get another one."""
+
+    text = "pods that their nodes would not take any more"
+
+    def pursue(self, moves: Moves, progress: Progress) -> Result:
+        stays = 0
+        moved = True
+        while moved:
+            # What has moved may have made room for others, or left others alone.
+            moved, stays = False, 0
+            pods = moves.cluster.state.placed_pods()
+            for number, (info, why) in enumerate(misplaced_pods(moves.cluster)):
+                outcome = moves.move(info, why)
+                moved |= outcome is Outcome.MOVED
+                stays += outcome is not Outcome.MOVED
+                progress(number, len(pods))
+                if outcome is Outcome.TOTAL_LIMIT:
+                    return Result(met=False)
+        return Result(met=not stays)
+
+
+@dataclass(frozen=True)
+class Pack(Goal):
+    """As few nodes as possible have pods; the others can be given back."""
+
+    text = "as few nodes as possible"
+
+    def pursue(self, moves: Moves, progress: Progress) -> Result:
+        return Result(cordon=empty_nodes(moves, None, progress)[0])
+
+
+@dataclass(frozen=True)
+class FreeNodes(Goal):
+    """So many nodes have no pods, and can be given back."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.count, int) or self.count < 1:
+            raise ClusterError(f"FreeNodes: want a number of nodes, 1 or more, got {self.count!r}")
+
+    @property
+    def text(self) -> str:
+        return f"{count(self.count, 'empty node')}"
+
+    def pursue(self, moves: Moves, progress: Progress) -> Result:
+        cordon, emptied = empty_nodes(moves, self.count, progress)
+        if emptied < self.count:
+            return Result(met=False, cordon=cordon, notes=[f"no more than {count(emptied, 'node')} can be empty"])
+        moves.forget_kept()
+        return Result(cordon=cordon)
+
+
+@dataclass(frozen=True)
+class Spread(Goal):
+    """The nodes are used evenly."""
+
+    text = "nodes that are used evenly"
+
+    def pursue(self, moves: Moves, progress: Progress) -> Result:
+        sources = even_out(moves, progress)
+        moves.uncordon(sources)
+        return Result(uncordon=sources)
+
+
+@dataclass(frozen=True)
+class RoomFor(Goal):
+    """There is room for all the pods that a change adds."""
+
+    change: Change
+
+    @property
+    def text(self) -> str:
+        return f"room after: {self.change.text}"
+
+    def pursue(self, moves: Moves, progress: Progress) -> Result:
+        pending = moves.cluster.state.pending
+        known = {info.key: info for info in pending.values()}
+        self.change.apply(moves.cluster)
+        wanted = [info.pod for info in pending.values() if known.get(info.key) is not info]
+        if not wanted:
+            raise ClusterError(f"{self.text}: that adds no pod that waits for a node")
+        room = make_room(moves, wanted)
+        if room.why_not:
+            return Result(met=False, notes=[f"no room for all: {room.why_not}"])
+        moves.forget_kept()
+        left = {move.from_ for move in moves.made}
+        return Result(uncordon=[name for name in room.nodes if name in left], placed=room.placed)

@@ -1,0 +1,81 @@
+"""A plan of moves as text, and as commands."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from shlex import quote
+
+from stowplan.ask.explain.text.tables import Block, Line
+from stowplan.ask.rebalance.plan_records import KeptRecord, RebalanceRecord
+from stowplan.ask.what_if.answer_text import filled_table, notes_block, style_of, table
+from stowplan.scheduler.framework.explanations.formatting import count, listed
+
+#: Names in a line, and in a row.
+_NAMED, _IN_A_ROW = 5, 3
+
+
+def rebalance_page(record: RebalanceRecord) -> list[Block]:
+    blocks: list[Block] = [Line((("rebalance: ", ""), (record.goal, "name"), (": ", ""), _verdict(record)))]
+    before, after = record.before, record.after
+    numbers = [
+        ("nodes without pods", f"{before.empty_nodes:,} of {before.nodes:,}", f"{after.empty_nodes:,}"),
+        ("standard deviation of the nodes' use", f"{before.unevenness:.1f} %", f"{after.unevenness:.1f} %"),
+    ]
+    if record.moves:
+        blocks += table(("", "BEFORE", "AFTER"), numbers, {1, 2})
+    if record.cordon:
+        blocks.append(Line(f"first cordon {listed(list(record.cordon), _NAMED)}", indent=2))
+    if record.moves:
+        blocks += [Line(), Line((("Moves", "head"),))]
+        rows = [(f"{move.step:,}", move.pod, move.from_, move.to, move.reason) for move in record.moves]
+        blocks += table(("STEP", "POD", "FROM", "TO", "WHY"), rows, {0})
+    if record.placed:
+        blocks += [Line(), Line((("Pending pods that find a node then", "head"),))]
+        blocks += table(("POD", "NODE"), list(record.placed.items()))
+    return blocks + _kept(record.kept) + notes_block(record.notes)
+
+
+def _verdict(record: RebalanceRecord) -> tuple[str, str]:
+    moves = count(len(record.moves), "move")
+    if record.met:
+        return (moves if record.moves else "nothing to do"), style_of(True)
+    return f"{moves}, and not all is reached", style_of(False)
+
+
+def _kept(kept: tuple[KeptRecord, ...]) -> list[Block]:
+    """Pods that should move and do not, by why they do not."""
+    if not kept:
+        return []
+    pods: dict[tuple[str, str], list[str]] = {}
+    for record in kept:
+        pods.setdefault((record.kept, record.reason), []).append(record.pod)
+    numbers = Counter({reasons: len(names) for reasons, names in pods.items()})
+    rows = [
+        (f"{number:,}", listed(pods[reasons], _IN_A_ROW), reasons[1], reasons[0])
+        for reasons, number in numbers.most_common()
+    ]
+    header = ("PODS", "", "SHOULD MOVE", "STAY")
+    return [Line(), Line((("Would have to move, and stay", "head"),)), *filled_table(header, rows, {0})]
+
+
+def commands_of(record: RebalanceRecord) -> Iterator[str]:
+    """A shell script: evictions obey budgets, and a step waits for the one before."""
+    yield "set -e"
+    for node in record.cordon:
+        yield f"kubectl cordon {quote(node)}"
+    step = 1
+    for move in record.moves:
+        if move.step > step:
+            step = move.step
+            yield f"# Step {step}: once the replacements of the pods above run."
+        if move.cordons:
+            yield f"kubectl cordon {quote(move.from_)}"
+        namespace, _, name = move.pod.partition("/")
+        metadata = {"namespace": namespace, "name": name}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        yield f"echo {quote(json.dumps(body))} | kubectl create --raw {quote(path)} -f -  # to {move.to}"
+    for node in record.uncordon:
+        yield f"kubectl uncordon {quote(node)}"

@@ -1,0 +1,56 @@
+"""A plan of moves towards a goal."""
+
+from __future__ import annotations
+
+from stowplan.ask.offline import Cluster
+from stowplan.ask.offline.assumptions import assumed
+from stowplan.ask.rebalance.goals import Goal, Progress
+from stowplan.ask.rebalance.made_room import scheduled_without_preemption
+from stowplan.ask.rebalance.measures import balance_of
+from stowplan.ask.rebalance.moves import Limits, Moves
+from stowplan.ask.rebalance.plan_records import RebalanceRecord
+
+
+def _ignored(done: int, of: int) -> None:
+    pass
+
+
+def rebalance(
+    cluster: Cluster, goal: Goal, *, limits: Limits | None = None, progress: Progress = _ignored
+) -> RebalanceRecord:
+    """Which pods to move, in which order, and where the scheduler would put them; nothing is changed.
+
+    Examples:
+        >>> rebalance(cluster, FreeNodes(2)).cordon
+        ('node-c1', 'node-c3')
+    """
+    before = balance_of(cluster)
+    with cluster.transaction():
+        moves = Moves(cluster, limits)
+        found = goal.pursue(moves, progress)
+        after = balance_of(cluster)
+        helped = scheduled_without_preemption(cluster, [info.pod for info in cluster.state.pending.values()])
+        placed = found.placed | {decision.pod.key: decision.node_name for decision in helped if decision.node_name}
+        return RebalanceRecord(
+            goal=goal.text,
+            cordon=tuple(found.cordon),
+            moves=tuple(moves.made),
+            uncordon=tuple(found.uncordon),
+            kept=tuple(moves.kept),
+            placed=placed,
+            before=before,
+            after=after,
+            met=found.met,
+            notes=(*found.notes, *assumed(moves.provisions), *_about(moves)),
+        )
+
+
+def _about(moves: Moves) -> list[str]:
+    notes = []
+    if moves.worked_out:
+        names = ", ".join(moves.worked_out)
+        notes.append(f"without a status, what these budgets allow was computed from the pods: {names}")
+    losing = [move.pod for move in moves.made if move.loses_data]
+    if losing:
+        notes.append(f"the data in emptyDir volumes is lost: {', '.join(losing)}")
+    return notes

@@ -1,0 +1,72 @@
+"""`stowplan rebalance`: goals, output, commands and errors."""
+
+import json
+
+import pytest
+
+from support.what_if.objects import budget, node, owned, pod
+
+TAINTED = node("a", taints=[{"key": "k", "effect": "NoSchedule"}])
+CLUSTER = (TAINTED, node("b"), owned(pod("web-0", nodeName="a")), owned(pod("web-1", nodeName="a")))
+
+
+def read(ran):
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+def test_text(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "mend")
+    assert ran.code == 0
+    assert "rebalance: pods that their nodes would not take any more: 2 moves" in ran.out
+    assert "web-0  a     b   TaintToleration: node(s) had untolerated taint(s)" in ran.out
+
+
+def test_json(run, files):
+    found = read(run("rebalance", "-f", files(*CLUSTER), "--goal", "free-nodes=1", "-o", "json"))
+    assert [(move["pod"], move["from"], move["to"], move["step"]) for move in found["moves"]] == [
+        ("default/web-0", "a", "b", 1),
+        ("default/web-1", "a", "b", 2),
+    ] or found["cordon"] == ["b"]
+    assert found["kind"] == "Rebalance"
+
+
+def test_what_stays_and_why(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER, budget(allowed=0)), "--goal", "mend", "--exit-code")
+    assert ran.code == 3
+    assert "Would have to move, and stay" in ran.out
+    assert "default/web: the budget allows no disruption now" in ran.out
+
+
+def test_commands(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "mend", "--commands")
+    first, *rest = ran.out.splitlines()
+    assert first == "set -e"
+    assert rest[0].endswith("| kubectl create --raw /api/v1/namespaces/default/pods/web-0/eviction -f -  # to b")
+    assert rest[1].startswith("# Step 2")
+
+
+def test_hostile_names_are_quoted(run, files):
+    bad = owned(pod("web-0", nodeName="a"))
+    bad["metadata"]["name"] = "x'; reboot; '"
+    ran = run("rebalance", "-f", files(TAINTED, node("b"), bad), "--goal", "mend", "--commands")
+    assert "'; reboot; '" not in ran.out.replace("'\"'\"'", "")
+
+
+def test_room_for_a_file(run, files, tmp_path):
+    (tmp_path / "new.json").write_text(json.dumps(pod("new", "2")))
+    found = read(run("rebalance", "-f", files(*CLUSTER), "--goal", f"room-for={tmp_path / 'new.json'}", "-o", "json"))
+    assert (found["met"], found["placed"]) == (True, {"default/new": "b"})
+
+
+@pytest.mark.parametrize("goal", ["mendd", "free-nodes", "free-nodes=0", "free-nodes=x", "room-for=", "pack=2", ""])
+def test_no_such_goal(run, files, goal):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", goal)
+    assert ran.code == 2
+    assert f"--goal {goal}: want mend|spread|pack|free-nodes=N|room-for=FILE" in ran.err
+
+
+def test_no_such_file(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "room-for=/nowhere.yaml")
+    assert ran.code == 2
+    assert "/nowhere.yaml" in ran.err
