@@ -14,7 +14,7 @@ from support.paths import ROOT
 
 DOCS = ROOT / "docs/extend"
 #: Packages whose `__all__` is the public API.
-PACKAGES = ["stowplan", "stowplan.ask.what_if", "stowplan.testing.live", "stowplan.testing"]
+PACKAGES = ["stowplan", "stowplan.ask.what_if", "stowplan.ask.rebalance", "stowplan.testing.live", "stowplan.testing"]
 PACKAGES += ["stowplan_lab", "stowplan_lab.sweeps"]
 NAMES = [(package, name) for package in PACKAGES for name in import_module(package).__all__]
 #: A protocol: there is nothing to call.

@@ -23,9 +23,9 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
     "--goal",
     metavar=_GOALS,
     required=True,
-    help="What to reach. mend: pods leave nodes that would not take them any more. spread: nodes are used evenly. pack: "
-    "as few nodes as possible have pods; free-nodes=N: N nodes have none. room-for=FILE: the pods of the file find "
-    "nodes, all of them.",
+    help="What to reach. mend: pods leave nodes that would not take them any more. spread: nodes are used evenly. "
+    "pack: as few nodes as possible have pods; free-nodes=N: N nodes have none. room-for=FILE: the pods of the file "
+    "find nodes, all of them.",
 )
 @click.option("--max-moves", type=click.IntRange(min=0), metavar="N", help="Move at most N pods. Default: any number.")
 @click.option(

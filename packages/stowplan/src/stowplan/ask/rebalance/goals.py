@@ -32,6 +32,13 @@ class Result(PlainStruct):
 
 
 class Goal(ABC):
+    """What moves are for; derive from it to make one of your own.
+
+    Examples:
+        >>> FreeNodes(2).text
+        '2 empty nodes'
+    """
+
     @property
     @abstractmethod
     def text(self) -> str:
@@ -44,7 +51,12 @@ class Goal(ABC):
 
 @dataclass(frozen=True)
 class Mend(Goal):
-    """Pods whose node would not take them any more get another one."""
+    """Pods whose node would not take them any more get another one.
+
+    Examples:
+        >>> rebalance(cluster, Mend()).met
+        True
+    """
 
     text = "pods that their nodes would not take any more"
 
@@ -67,7 +79,12 @@ class Mend(Goal):
 
 @dataclass(frozen=True)
 class Pack(Goal):
-    """As few nodes as possible have pods; the others can be given back."""
+    """As few nodes as possible have pods; the others can be given back.
+
+    Examples:
+        >>> rebalance(cluster, Pack()).after.empty_nodes
+        2
+    """
 
     text = "as few nodes as possible"
 
@@ -77,7 +94,12 @@ class Pack(Goal):
 
 @dataclass(frozen=True)
 class FreeNodes(Goal):
-    """So many nodes have no pods, and can be given back."""
+    """So many nodes have no pods, and can be given back.
+
+    Examples:
+        >>> rebalance(cluster, FreeNodes(5)).notes
+        ('no more than 2 nodes can be empty',)
+    """
 
     count: int
 
@@ -99,7 +121,12 @@ class FreeNodes(Goal):
 
 @dataclass(frozen=True)
 class Spread(Goal):
-    """The nodes are used evenly."""
+    """The nodes are used evenly.
+
+    Examples:
+        >>> rebalance(cluster, Spread()).moves
+        ()
+    """
 
     text = "nodes that are used evenly"
 
@@ -111,7 +138,12 @@ class Spread(Goal):
 
 @dataclass(frozen=True)
 class RoomFor(Goal):
-    """There is room for all the pods that a change adds."""
+    """There is room for all the pods that a change adds.
+
+    Examples:
+        >>> rebalance(cluster, RoomFor(Put((a_pod("web-9", "shop").requests(cpu="500m").obj(),)))).placed
+        {'shop/web-9': 'node-b2'}
+    """
 
     change: Change
 

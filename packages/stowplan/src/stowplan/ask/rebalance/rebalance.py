@@ -21,8 +21,9 @@ def rebalance(
     """Which pods to move, in which order, and where the scheduler would put them; nothing is changed.
 
     Examples:
-        >>> rebalance(cluster, FreeNodes(2)).cordon
-        ('node-c1', 'node-c3')
+        >>> plan = rebalance(cluster, FreeNodes(2))
+        >>> plan.cordon, [(move.pod, move.from_, move.to) for move in plan.moves]
+        (('node-c3',), [('ml/train-0', 'gpu-a1', 'gpu-b1')])
     """
     before = balance_of(cluster)
     with cluster.transaction():
