@@ -4,14 +4,14 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.generated import claim_for, ephemeral_claims
 from stowplan.ask.what_if.hypothetical_pods import recreated
-from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.decode import convert
 from stowplan.kube.api.device_claims import ResourceClaimStatus
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.pod import PodResourceClaimStatus
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, Pod, ResourceClaim
 from support.plugins.devices import a_claim, exactly
 
-DEVICE = decode_object(a_claim("c", exactly())).spec
+DEVICE = convert(a_claim("c", exactly()), ResourceClaim).spec
 
 
 def with_claims(pod):
