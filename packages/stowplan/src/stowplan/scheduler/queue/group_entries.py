@@ -12,7 +12,7 @@ incomplete_pod_group_pods.go, pending_pod_group_pods.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
@@ -29,6 +29,16 @@ class TrialEnd(Enum):
     FAILED = "failed"
     #: It was aborted, and begins again.
     ABORTED = "aborted"
+
+
+def by_entity(helped: Iterable[tuple[QueuedPod, Strategy]]) -> Iterable[tuple[QueuedPod, Strategy]]:
+    """What an event moves: a group is requeued as the best of its pods."""
+    found: dict[QueuedPod, Strategy] = {}
+    for queued, strategy in helped:
+        entity = queued if queued.entry is None else queued.entry
+        if entity not in found or strategy is Strategy.IMMEDIATELY:
+            found[entity] = strategy
+    return found.items()
 
 
 class GroupEntries:

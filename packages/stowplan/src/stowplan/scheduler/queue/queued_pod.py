@@ -90,6 +90,11 @@ class QueuedPod(PlainStruct, kw_only=True, eq=False):
         return self.with_group or self.failed_with_error
 
     @property
+    def waits_since(self) -> float:
+        """The start of the time after which it is requeued without an event."""
+        return self.timestamp if self.flushed_at is None else max(self.timestamp, self.flushed_at)
+
+    @property
     def rejectors(self) -> set[str]:
         return self.unschedulable_plugins | self.pending_plugins
 

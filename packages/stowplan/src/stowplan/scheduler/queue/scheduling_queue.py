@@ -42,7 +42,7 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.queue.active import sort_key
 from stowplan.scheduler.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
 from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_pod
-from stowplan.scheduler.queue.group_entries import GroupEntries, TrialEnd
+from stowplan.scheduler.queue.group_entries import GroupEntries, TrialEnd, by_entity
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
 from stowplan.scheduler.queue.metrics import QueueMetrics
 from stowplan.scheduler.queue.observer import QueueObserver
@@ -379,7 +379,7 @@ class SchedulingQueue:
         groups = self._places.unschedulable.groups_of(interest.listeners)
         if groups:
             found = self._requeueing.helped(groups, happened, pre_check)
-            helped = sorted(found if self._groups is None else _by_entity(found), key=_arrival)
+            helped = sorted(found if self._groups is None else by_entity(found), key=_arrival)
             for queued, strategy in helped:
                 self._places.requeue_unschedulable(queued, strategy, interest.label)
             if helped:
@@ -492,7 +492,7 @@ class SchedulingQueue:
     def _flush_leftovers(self) -> None:
         look, self._next_leftovers = surrounding_ticks(self._now(), self._next_leftovers, _LEFTOVERS_INTERVAL)
         longest = self._settings.max_in_unschedulable
-        overdue = [q for q in self._places.unschedulable_entities() if look - _waits_since(q) > longest]
+        overdue = [q for q in self._places.unschedulable_entities() if look - q.waits_since > longest]
         for queued in overdue:
             for one in (queued, *pods_of(queued)):
                 one.was_flushed, one.flushed_at = True, self._now() if self._is_newer else None
@@ -500,7 +500,7 @@ class SchedulingQueue:
                 self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
         if overdue and self._in_flight:
             self._in_flight.record(InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None))
-        left = (_waits_since(q) for q in self._places.unschedulable_entities() if self._places.times_out(q))
+        left = (q.waits_since for q in self._places.unschedulable_entities() if self._places.times_out(q))
         self._places.oldest = min(left, default=inf)
 
     def next_flush(self) -> float | None:
@@ -686,18 +686,3 @@ def _as_go_set(plugins: Iterable[str]) -> dict[str, dict[str, str]]:
 
 def _arrival(helped: tuple[QueuedPod, Strategy]) -> int:
     return helped[0].arrival
-
-
-def _by_entity(helped: Iterable[tuple[QueuedPod, Strategy]]) -> Iterable[tuple[QueuedPod, Strategy]]:
-    """A group is requeued as the best of its pods."""
-    found: dict[QueuedPod, Strategy] = {}
-    for queued, strategy in helped:
-        entity = queued if queued.entry is None else queued.entry
-        if entity not in found or strategy is Strategy.IMMEDIATELY:
-            found[entity] = strategy
-    return found.items()
-
-
-def _waits_since(queued: QueuedPod) -> float:
-    """The start of the time after which it is requeued without an event."""
-    return queued.timestamp if queued.flushed_at is None else max(queued.timestamp, queued.flushed_at)

@@ -106,7 +106,7 @@ def test_all_pending_pods(ask):
 def test_its_queue_and_decisions_without_a_url(ask):
     ran = ask("--from-scheduler", "auto")
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.startswith("activeQ:0; backoffQ:0; unschedulablePods:1\n")
+    assert ran.out.startswith("activeQ:0; backoffQ:0; unschedulableEntities:1\n")
     assert "  default/held   n1    Hold\n" in ran.out
     assert "\nLast decisions\n" in ran.out
 
@@ -160,7 +160,7 @@ def test_a_socket_needs_no_kubeconfig(run, server, runtime, tmp_path, monkeypatc
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     answers = [run("explain", "--from-scheduler", f"unix:{path}") for path in (runtime / "stowplan").iterdir()]
-    assert "unschedulablePods:1" in "".join(ran.out for ran in answers)
+    assert "unschedulableEntities:1" in "".join(ran.out for ran in answers)
 
 
 def test_without_a_private_folder_it_schedules_and_says_why_it_is_not_found(server, tmp_path, monkeypatch):

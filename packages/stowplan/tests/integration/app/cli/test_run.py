@@ -377,7 +377,7 @@ def test_a_port_of_its_own_answers_questions(tmp_path):
             started.send_signal(signal.SIGINT)
             started.communicate(timeout=20)
     assert (answers[0].returncode, answers[0].stderr) == (0, "")
-    assert answers[0].stdout.startswith("activeQ:0; backoffQ:0; unschedulablePods:0\n")
+    assert answers[0].stdout.startswith("activeQ:0; backoffQ:0; unschedulableEntities:0\n")
     assert answers[1].returncode == 2
     assert "does not accept these credentials" in answers[1].stderr
 

@@ -2,6 +2,7 @@
 
 from math import floor, sqrt
 
+import msgspec
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from stowplan.scheduler.framework.events import POD, Action, Hint, on
 from stowplan.scheduler.framework.status import unschedulable
+from stowplan.scheduler.queue.dumped import DumpedQueue
 from stowplan.scheduler.queue.group_entries import TrialEnd
 from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, pods_of
 from stowplan.testing import a_pod
@@ -247,6 +249,25 @@ def test_entities_are_counted():
         ("active", "UnscheduledPodAdd"): 4,
         ("backoff", "ScheduleAttemptFailure"): 2,
     }
+
+
+def test_groups_are_dumped_and_loaded():
+    groups = (GROUP, "default/h")
+    room = Room(shut=("gated",), groups=groups)
+    room.add(member("a"), member("b", priority=3))
+    room.try_group()
+    room.add(member("gated", "h"), member("held", "h"), member("incomplete", "absent"), a_pod("single"))
+    dumped = msgspec.json.decode(msgspec.json.encode(room.queue.dump()), type=DumpedQueue)
+    other = Room(shut=("gated",), groups=groups)
+    for queued in room.queue.pending():
+        other.state.pending.put(queued.pod)
+    other.queue.load(dumped, other.state.pending)
+    assert other.queue.dump() == dumped
+    assert not other.queue.problems()
+    names = "a", "b", "gated", "held", "incomplete", "single"
+    assert other.places(*names) == room.places(*names)
+    other.open("gated")
+    assert other.places("gated", "held") == "ACTIVE ACTIVE"
 
 
 # -- compared with the plain rule -------------------------------------------------------------------------------------
