@@ -548,3 +548,39 @@ def attachment(attacher):
 def test_untranslatable_volumes_are_an_error(bench, source):
     with pytest.raises(TranslationError, match=r"^converting volume\(v\) from inline to csi: "):
         bench(NodeVolumeLimits).hint(a_pod().volume("v", **source), attachment("x"), None)
+
+
+EBS_DISK = {"awsElasticBlockStore": {"volumeID": "vol-1"}}
+WAITING = a_pod("waiting").claims_volume("csi-ebs.csi.aws.com-2")
+#: Upstream's TestCSILimitsQHint, TestCSILimitsAddedPVCQHint and TestCSILimitsAfterCSINodeUpdatedQHint: the waiting pod,
+#: the object before and after, whether the pod is tried again.
+UPSTREAMS_HINTS = {
+    "a deleted pod has a PVC": (WAITING, a_pod("gone").claims_volume("placeholder").on("n"), None, True),
+    "a deleted pod has a migratable volume": (WAITING, a_pod("gone").volume("v", **EBS_DISK).on("n"), None, True),
+    "a deleted pod has no volume": (WAITING, a_pod("gone").on("n"), None, False),
+    "a deleted pod was not scheduled": (WAITING, a_pod("gone").claims_volume("c"), None, None),
+    "an added PVC of another namespace": (a_pod(namespace="ns1"), None, pvc("pvc1", namespace="ns2"), False),
+    "the pod's PVC": (a_pod(namespace="ns1").claims_volume("pvc1"), None, pvc("pvc1", namespace="ns1"), True),
+    "the PVC of an ephemeral volume": (
+        a_pod("pod1", namespace="ns1").volume("ephemeral", ephemeral={}),
+        None,
+        pvc("pod1-ephemeral", namespace="ns1"),
+        True,
+    ),
+    "another PVC": (a_pod(namespace="ns1").claims_volume("pvc1"), None, pvc("pvc2", namespace="ns1"), False),
+    "a PVC for a pod without any": (a_pod(namespace="ns1"), None, pvc("pvc2", namespace="ns1"), False),
+    "limit raised": (WAITING, limits(d=1), limits(d=2), True),
+    "limit decreased": (WAITING, limits(d=2), limits(d=1), False),
+    "limit unchanged": (WAITING, limits(d=1), limits(d=1), False),
+}
+
+
+@pytest.mark.parametrize("version", [V1_36, V1_37], ids=str)
+@pytest.mark.parametrize(("pod", "old", "new", "queued"), UPSTREAMS_HINTS.values(), ids=UPSTREAMS_HINTS)
+def test_upstreams_hints(bench, pod, old, new, queued, version):
+    found = bench(NodeVolumeLimits, version=version).hint(pod, old, new)
+    if queued is None:
+        # Not an event of an assigned pod since 1.37.
+        assert found in (None, "Skip")
+    else:
+        assert found == ("Queue" if queued else "Skip")
