@@ -13,8 +13,8 @@ import json
 from msgspec import UNSET, inspect
 
 from stowplan.scheduler.inspection.records import DecisionsRecord, GroupStateRecord, Record
+from stowplan.ui.one_file import SavedData
 from stowplan.ui.plan_messages import DeltaMessage, PartMessage
-from stowplan.ui.saved_copy import SavedData
 from stowplan.ui.workbench import WhatIfChange, WorkbenchRecord
 
 ROOTS = (SavedData, PartMessage, DeltaMessage, DecisionsRecord, GroupStateRecord, WorkbenchRecord, WhatIfChange)

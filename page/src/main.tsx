@@ -1,10 +1,11 @@
 import { render } from "preact";
 import { useState } from "preact/hooks";
+import { setHome } from "./shell/address";
 import { Shell } from "./shell/shell";
 import { keepToken, takeToken } from "./source/access";
 import { serverSource } from "./source/server";
 import { Refused, type Source } from "./source/source";
-import { StaticSource, staticData } from "./source/static";
+import { StaticSource, savedData } from "./source/static";
 import "./style/page.css";
 
 const root = document.getElementById("page")!;
@@ -12,8 +13,9 @@ const root = document.getElementById("page")!;
 async function start(): Promise<void> {
   takeToken();
   try {
-    const data = staticData();
+    const data = await savedData();
     const source: Source = data ? new StaticSource(data) : await serverSource();
+    if (source.report) setHome("report");
     render(<Shell source={source} />, root);
   } catch (error) {
     render(<Closed error={error} />, root);

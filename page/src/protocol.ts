@@ -28,14 +28,27 @@ export interface AttemptRecord {
   pdbViolations?: number;
 }
 
+export interface AxisRecord {
+  name?: string;
+  unit?: "" | "count" | "ratio" | "seconds";
+}
+
 export interface CandidateRecord {
   victims: string[];
   pdbViolations: number;
 }
 
+export interface ChartRecord {
+  x?: AxisRecord;
+  y?: AxisRecord;
+  bands?: string[];
+  layers: LayerRecord[];
+  marks?: [number, string][];
+}
+
 export interface ColumnRecord {
   name: string;
-  unit: string;
+  unit: "" | "count" | "ratio" | "seconds";
   values: number[];
 }
 
@@ -177,6 +190,20 @@ export interface Label {
   value: string | null;
 }
 
+export interface LayerRecord {
+  kind: "area" | "bar" | "cells" | "dot" | "line" | "step";
+  name?: string;
+  x?: number[];
+  y?: number[];
+  low?: (number | null)[];
+  high?: (number | null)[];
+  labels?: string[];
+  rows?: ((number | null)[])[];
+  colour?: number;
+  dashed?: boolean;
+  marked?: boolean;
+}
+
 export interface LeftOutRecord {
   name: string;
   why: string;
@@ -293,14 +320,24 @@ export interface ReliefRecord {
   note?: string;
 }
 
+export interface ReportRecord {
+  title: string;
+  lines?: string[];
+  headline?: string;
+  facts?: [string, string][];
+  notes?: string[];
+  sections?: SectionRecord[];
+}
+
 export interface SavedData {
   source: SourceRecord;
   plan: SnapshotMessage;
-  configuration: ConfigurationRecord;
+  configuration?: ConfigurationRecord;
   pending?: QueueRecord;
-  explain: Record<string, VerdictRecord>;
-  time: Record<string, TimeRecord>;
-  frames: Record<string, FramesRecord>;
+  explain?: Record<string, VerdictRecord>;
+  time?: Record<string, TimeRecord>;
+  frames?: Record<string, FramesRecord>;
+  report?: ReportRecord;
 }
 
 export interface Scale {
@@ -315,6 +352,15 @@ export interface SchedulerRecord extends QueueStateRecord {
   story?: StoryRecord;
   condition?: ConditionRecord;
   events?: EventRecord[];
+}
+
+export interface SectionRecord {
+  name?: string;
+  title: string;
+  caption?: string;
+  chart?: ChartRecord;
+  table?: TableRecord;
+  folded?: boolean;
 }
 
 export interface SeriesRecord {
@@ -343,7 +389,7 @@ export interface SourceRecord {
   title: string;
   schedulerName: string;
   version: string;
-  can: ("configuration" | "decisions" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "stories" | "time" | "whatIf")[];
+  can: ("configuration" | "decisions" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "stories" | "time" | "whatIf")[];
   whyNot: Record<string, string>;
   timelines: string[];
 }
@@ -376,6 +422,11 @@ export interface SuggestionRecord {
   nodes: string[];
   changes: Record<string, unknown>[];
   note?: string;
+}
+
+export interface TableRecord {
+  head: string[];
+  rows: string[][];
 }
 
 export interface Taint {

@@ -73,6 +73,13 @@ def test_the_picture_as_svg_has_all_nodes(at):
     text = saved(page, "SVG").decode()
     assert {f"node-{i}" for i in range(6)} <= set(re.findall(r">(?:⊘ )?(node-\d)<", text))
     assert "<script" not in text
+    for words in (
+        "6 nodes, 13 pods scheduled, 3 pending",
+        "1 gated by SchedulingGates",
+        "/web-abc 10<",
+        "/db 3<",
+    ):
+        assert re.search(words, text), words
 
 
 def test_the_picture_as_png(at):

@@ -180,7 +180,7 @@ def test_differences_can_be_hidden_and_one_timeline_selected(at_pair):
     expect(mark).to_have_attribute("aria-pressed", "true")
     mark.click()
     expect(mark).to_have_attribute("aria-pressed", "false")
-    at_pair.get_by_role("button", name="packed", exact=True).click()
+    at_pair.get_by_role("group", name="Timelines").get_by_role("button", name="packed").click()
     expect(at_pair.locator(".one")).to_have_count(1)
     assert "timeline=packed" in at_pair.url
     at_pair.reload()
@@ -193,8 +193,8 @@ def test_plans_and_figures_as_pictures_and_figures_as_a_table(at_pair):
     for name, begins in (
         ("The plan of packed as SVG", b"<svg"),
         ("The plan of spread as PNG", b"\x89PNG"),
-        ("Figures as SVG", b"<svg"),
-        ("Figures as PNG", b"\x89PNG"),
+        ("CPU requested as SVG", b"<svg"),
+        ("CPU requested as PNG", b"\x89PNG"),
     ):
         with at_pair.expect_download() as download:
             at_pair.get_by_role("button", name=name).click()

@@ -4,6 +4,7 @@
  * A change redraws the bays that it touches; only another transformation, layout or style redraws everything. Animation
  * frames are requested only while there is something to draw.
  */
+import { framed, type Head } from "../parts/framed";
 import type { Drawn } from "../parts/pictures";
 import { isDark } from "../shell/theme";
 import {
@@ -21,7 +22,7 @@ import {
 } from "./draw";
 import type { Bay, Box, Rect } from "./layout";
 import type { PodItem, SomeChange } from "./model";
-import { CanvasPen, SvgPen } from "./pen";
+import { CanvasPen, type SvgPen } from "./pen";
 
 const FLIGHT = 700;
 /** Maximum number of simultaneous animations. */
@@ -164,12 +165,8 @@ export class Canvas {
   }
 
   /** The current picture as an SVG file. */
-  drawn(title: string): Drawn {
-    const pen = new SvgPen(this.#look.dark);
-    const style = getComputedStyle(this.base);
-    pen.rect(0, 0, this.#width, this.#height, style.getPropertyValue("--paper").trim());
-    this.#drawAll(pen);
-    return { svg: pen.svg(this.#width, this.#height, title), width: this.#width, height: this.#height };
+  drawn(head: Head): Drawn {
+    return framed(head, this.#width, this.#height, (pen) => this.#drawAll(pen));
   }
 
   stop(): void {

@@ -100,6 +100,12 @@ export class Colours {
     return counts;
   }
 
+  /** The legend of a saved picture: kinds that there are, with their numbers. */
+  keys(counts: ReadonlyMap<string, number>): LegendEntry[] {
+    const there = this.legend.filter(({ name }) => counts.get(name));
+    return there.map(({ name, paint }) => ({ name: `${name} ${grouped(counts.get(name)!)}`, paint }));
+  }
+
   name(pod: PodItem): string {
     return this.#nameOf(pod);
   }

@@ -197,11 +197,16 @@ export class SvgPen implements Pen {
     );
   }
 
-  /** An SVG path, translated. */
-  line(x: number, y: number, path: string, stroke: string, dash: boolean): void {
-    this.#parts.push(
-      `<path transform="translate(${round(x)} ${round(y)})" d="${path}" fill="none" stroke="${stroke}" stroke-width="1.5"${dash ? ' stroke-dasharray="5 3"' : ""}/>`,
-    );
+  /** What is drawn is moved to a rectangle, and cut off at its edges. */
+  within(x: number, y: number, width: number, height: number, draw: () => void): void {
+    this.#parts.push(`<svg ${at(x, y, width, height)}>`);
+    draw();
+    this.#parts.push("</svg>");
+  }
+
+  /** A part of another picture. */
+  markup(text: string): void {
+    this.#parts.push(text);
   }
 
   svg(width: number, height: number, title: string): string {

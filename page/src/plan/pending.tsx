@@ -40,6 +40,11 @@ export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, 
     .sort((one, other) => other.pods.length - one.pods.length);
 }
 
+/** For a picture, which has no room for boxes. */
+export function pendingText(groups: readonly ReasonGroup[]): string {
+  return groups.length ? `; pending: ${groups.map(({ reason, pods }) => `${pods.length} ${reason}`).join(", ")}` : "";
+}
+
 /** The scheduling queue by pod, updated at a limited rate while pending pods change. */
 export function useQueue(source: Source, plan: PlanModel, version: number): ReadonlyMap<string, QueuedPodRecord> {
   const [queue, setQueue] = useState<ReadonlyMap<string, QueuedPodRecord>>(new Map());

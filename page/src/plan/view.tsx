@@ -12,7 +12,7 @@ import { COLOURS_BY, type ColourBy, Colours } from "./colours";
 import { used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { Panel } from "./panel";
-import { PendingPods, useQueue } from "./pending";
+import { byReason, PendingPods, pendingText, useQueue } from "./pending";
 import { Picture, type Settings } from "./picture";
 import { parseSelector } from "./selector";
 
@@ -116,7 +116,19 @@ export function PlanView({ source, plan, address }: ViewProps) {
           </button>
           {!asTable && (
             <>
-              <PictureButtons file={name} draw={() => canvas.current!.drawn(sum)} />
+              <PictureButtons
+                file={name}
+                draw={() =>
+                  canvas.current!.drawn({
+                    title: source.about.title,
+                    lines: [
+                      `${sum}; the higher a bay is filled, the more ${settings.resource} is requested`,
+                      `${new Date().toISOString()}${pendingText(byReason(plan.pending, queue))}`,
+                    ],
+                    legend: colours.keys(counts),
+                  })
+                }
+              />
               <button type="button" aria-label="Zoom in" onClick={() => canvas.current!.zoom(1.35)}>
                 +
               </button>

@@ -1,14 +1,13 @@
 /** Scores of feasible nodes: stacked bars, best first, and the whole matrix as a table. */
 import { useMemo, useState } from "preact/hooks";
 import { byName, grouped } from "../parts/format";
+import { framed } from "../parts/framed";
 import { type Drawn, PictureButtons } from "../parts/pictures";
 import { paintStyle, Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { kindPaint } from "../plan/colours";
-import { SvgPen } from "../plan/pen";
 import type { VerdictRecord } from "../protocol";
 import { nodeHref } from "../shell/address";
-import { isDark } from "../shell/theme";
 
 const SHOWN = 20;
 
@@ -28,7 +27,12 @@ export function Scores({ verdict }: { verdict: VerdictRecord }) {
         <button type="button" class="small" aria-pressed={asTable} onClick={() => setTable(!asTable)}>
           Node by node
         </button>{" "}
-        <PictureButtons file="points" of="Points" small draw={() => picture(rows.slice(0, SHOWN), plugins, most)} />
+        <PictureButtons
+          file="points"
+          of="Points"
+          small
+          draw={() => picture(verdict, rows.slice(0, SHOWN), plugins, most)}
+        />
       </h2>
       {asTable ? (
         <Table
@@ -105,27 +109,21 @@ function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
   return { rows, plugins };
 }
 
-function picture(rows: Row[], plugins: string[], most: number): Drawn {
-  const pen = new SvgPen(isDark());
-  const [width, height] = [900, 40 + 22 * rows.length];
+function picture(verdict: VerdictRecord, rows: Row[], plugins: string[], most: number): Drawn {
+  const legend = plugins.map((name, i) => ({ name, paint: kindPaint(i) }));
+  const head = { title: `Points of nodes for ${verdict.pod}`, lines: [], legend };
   const ink = getComputedStyle(document.documentElement).getPropertyValue("--ink").trim();
-  pen.rect(0, 0, width, height, getComputedStyle(document.documentElement).getPropertyValue("--sheet").trim());
-  let x = 10;
-  plugins.forEach((plugin, i) => {
-    pen.box(x, 8, 12, 12, kindPaint(i), 1);
-    pen.text(x + 17, 18, plugin, 12, ink);
-    x += 30 + plugin.length * 7;
-  });
-  rows.forEach((row, at) => {
-    const y = 32 + 22 * at;
-    pen.text(10, y + 13, row.node, 12, ink, { room: 190 });
-    let left = 210;
-    plugins.forEach((plugin, i) => {
-      const width = (600 * (row.points[plugin] ?? 0)) / most;
-      if (width > 0) pen.box(left, y, width, 17, kindPaint(i), 1);
-      left += width;
-    });
-    pen.text(left + 8, y + 13, grouped(row.total), 12, ink);
-  });
-  return { svg: pen.svg(width, height, "Points of nodes"), width, height };
+  return framed(head, 880, 22 * rows.length, (pen) =>
+    rows.forEach((row, at) => {
+      const y = 22 * at;
+      pen.text(0, y + 13, row.node, 12, ink, { room: 190 });
+      let left = 200;
+      plugins.forEach((plugin, i) => {
+        const width = (600 * (row.points[plugin] ?? 0)) / most;
+        if (width > 0) pen.box(left, y, width, 17, kindPaint(i), 1);
+        left += width;
+      });
+      pen.text(left + 8, y + 13, grouped(row.total), 12, ink);
+    }),
+  );
 }

@@ -8,10 +8,17 @@ export interface Address {
   query: URLSearchParams;
 }
 
+/** The view of an empty address. */
+let home = "plan";
+export function setHome(view: string): void {
+  home = view;
+}
+export const homeHref = () => href(home);
+
 export function parse(hash: string): Address {
   const [path = "", query = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const [view = "", ...parts] = path.split("/").map(decoded);
-  return { view: view || "plan", parts, query: new URLSearchParams(query) };
+  return { view: view || home, parts, query: new URLSearchParams(query) };
 }
 
 function decoded(part: string): string {

@@ -4,7 +4,7 @@ import { PlanModel } from "../plan/model";
 import { PlanView } from "../plan/view";
 import type { SourceRecord } from "../protocol";
 import type { Connection, Source } from "../source/source";
-import { type Address, href, useAddress } from "./address";
+import { type Address, homeHref, href, useAddress } from "./address";
 import { Search } from "./search";
 import { useTheme } from "./theme";
 import { VIEWS } from "./views";
@@ -64,7 +64,7 @@ export function Shell({ source }: { source: Source }) {
       <main id="main" ref={main} tabIndex={-1} class={`view view-${address.view}`}>
         {!view ? (
           <p class="empty">
-            There is no view of this name. <a href={href("plan")}>Back to the plan</a>
+            There is no view of this name. <a href={homeHref()}>Back to the start</a>
           </p>
         ) : !source.can(view.needs) ? (
           <p class="empty">
@@ -125,7 +125,7 @@ function Header({ source, plan, address, connection: [state, why] }: HeaderProps
   const about = source.about;
   return (
     <header class="top">
-      <a class="brand" href={href("plan")} aria-label="Stowplan: the plan">
+      <a class="brand" href={homeHref()} aria-label="Stowplan: the start">
         <Plimsoll /> <span>Stowplan</span>
       </a>
       <nav aria-label="Views">
@@ -137,7 +137,7 @@ function Header({ source, plan, address, connection: [state, why] }: HeaderProps
             </a>
           ))}
       </nav>
-      <Search plan={plan} />
+      {source.can("plan") ? <Search plan={plan} /> : <span class="grow" />}
       <span class={`state state-${state}`} role="status" title={why || `${about.title}: ${STATES[state]}`}>
         <span class="source">{about.title}</span> <span class="dot" aria-hidden="true" />
         <span class="state-text">{state === "live" && about.mode !== "live" ? KINDS[about.mode] : STATES[state]}</span>

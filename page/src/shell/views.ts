@@ -6,6 +6,7 @@ import type { PlanModel } from "../plan/model";
 import { PlanView } from "../plan/view";
 import { PodView } from "../pod/view";
 import { QueueView } from "../queue/view";
+import { ReportView } from "../report/view";
 import type { Capability, Source } from "../source/source";
 import { TimeView } from "../time/view";
 import { WorkbenchView } from "../workbench/view";
@@ -27,6 +28,7 @@ export interface View {
 }
 
 export const VIEWS: Record<string, View> = {
+  report: { component: ReportView, title: "Report", needs: "report", listed: true },
   plan: { component: PlanView, title: "Plan", needs: "plan", listed: true },
   node: { component: PlanView, title: "Node", needs: "plan", listed: false },
   queue: { component: QueueView, title: "Queue", needs: "pending", listed: true },

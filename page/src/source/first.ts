@@ -1,7 +1,4 @@
-/**
- * Starts the first requests while the browser still loads the page's script. A server serves this as data.js; in a saved
- * copy data.js has the data instead.
- */
+/** Starts the first requests while the browser still loads the page's script; a saved copy is without it. */
 import { type Beginning, begin } from "./requests";
 
 (globalThis as { stowplanBegun?: Beginning }).stowplanBegun = begin();

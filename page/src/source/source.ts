@@ -6,6 +6,7 @@ import type {
   FramesRecord,
   GroupStateRecord,
   QueueRecord,
+  ReportRecord,
   SourceRecord,
   TimeRecord,
   VerdictRecord,
@@ -36,6 +37,8 @@ export class Refused extends Error {
 
 export interface Source {
   readonly about: SourceRecord;
+  /** Of a saved report. */
+  readonly report?: ReportRecord | undefined;
   can(what: Capability): boolean;
   /** Calls the follower with messages until the returned function is called. */
   follow(follower: Follower): () => void;

@@ -1,5 +1,8 @@
 /** Plays one timeline, or two in step: one scrubber, a plan for each, what differs between them, and figures below. */
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { Chart, Key } from "../charts/chart";
+import { indexAt } from "../charts/plot";
+import { valueText } from "../charts/scale";
 import { byName, count, grouped, span } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
 import { type Column, Table } from "../parts/table";
@@ -8,10 +11,10 @@ import { useNodesVersion } from "../plan/changes";
 import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
-import type { FramesRecord, MarkRecord, TimeRecord } from "../protocol";
+import { Choice } from "../plan/view";
+import type { AxisRecord, ChartRecord, FramesRecord, MarkRecord, TimeRecord } from "../protocol";
 import { type Address, amend, parse, podHref } from "../shell/address";
 import { type Axis, axisOf, isoOf, momentAt } from "./axis";
-import { Chart, type Figure, picture } from "./chart";
 import { type Difference, differences } from "./differences";
 import { Timeline } from "./timeline";
 
@@ -44,6 +47,11 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
   const [plays, setPlays] = useState(false);
   const [speed, setSpeed] = useState(() => defaultSpeed(axis.moments));
   const colours = useMemo(() => new Colours("workload", allPods(timelines), Date.now()), [timelines]);
+  const usual = useMemo(
+    () => (timelines.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"),
+    [timelines],
+  );
+  const resource = address.query.get("resource") ?? usual;
   // During rendering, before the models are read: everything must show this moment.
   useMemo(() => timelines.forEach((timeline, i) => timeline.go(axis.frames[i]![at]!)), [timelines, axis, at]);
   // Updates the URL once the moment rests.
@@ -88,6 +96,15 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
             ))}
           </select>
         </label>
+        <Choice
+          label="Fill"
+          value={resource}
+          onChange={(next) => amend(parse(location.hash), { resource: next })}
+          options={[...figures.filter(({ unit }) => unit === "ratio").map(({ key }) => key), "pods"].map((one) => [
+            one,
+            one,
+          ])}
+        />
         <output class="moment">
           {now.replace("T", " ").slice(0, 21)} <span class="muted">+{span(axis.moments[at]!)}</span>
         </output>
@@ -127,7 +144,9 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
         data={data}
         timelines={timelines}
         colours={colours}
+        resource={resource}
         at={at}
+        now={now}
         seconds={asks ? axis.frames.map((frames, i) => data[i]!.time.series.time[frames[at]!]!) : undefined}
       />
       <Figures figures={figures} axis={axis} at={at} names={data.map(({ name }) => name)} onPick={go} />
@@ -188,12 +207,15 @@ interface PlansProps {
   data: TimelineData[];
   timelines: Timeline[];
   colours: Colours;
+  /** What fills bays. */
+  resource: string;
   at: number;
+  now: string;
   /** For each timeline, the time of its frame, if moments can be explained. */
   seconds?: number[];
 }
 
-function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
+function Plans({ data, timelines, colours, resource, at, now, seconds }: PlansProps) {
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const [marked, mark] = useState(true);
   const pair = timelines.length > 1;
@@ -204,10 +226,6 @@ function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
     return (pod: PodItem) => keys.has(pod.key);
   }, [pair, marked, differ]);
   const group = timelines.some(({ model }) => [...model.nodes.values()].some((node) => node.labels[ZONE])) ? ZONE : "";
-  const resource = useMemo(
-    () => (timelines.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"),
-    [timelines],
-  );
   return (
     <>
       {pair && (
@@ -228,6 +246,7 @@ function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
             key={data[i]!.name}
             model={timeline.model}
             name={data[i]!.name}
+            now={now}
             heading={pair ? i : undefined}
             settings={{ group, resource, colour: "workload" }}
             colours={colours}
@@ -259,6 +278,8 @@ function Plans({ data, timelines, colours, at, seconds }: PlansProps) {
 interface OnePlanProps {
   model: PlanModel;
   name: string;
+  /** The moment that is shown. */
+  now: string;
   /** The index of one of a pair. */
   heading?: number;
   settings: { group: string; resource: string; colour: "workload" };
@@ -268,7 +289,7 @@ interface OnePlanProps {
   onSelect: (chosen: [string, string]) => void;
 }
 
-function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSelect }: OnePlanProps) {
+function OnePlan({ model, name, now, heading, settings, colours, shown, chosen, onSelect }: OnePlanProps) {
   const nodesVersion = useNodesVersion(model);
   const canvas = useRef<Canvas | null>(null);
   const file = `plan-${name.replaceAll(/[^\w.-]+/g, "-")}`;
@@ -277,7 +298,7 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
       <div class="one-head">
         {heading !== undefined && (
           <h2>
-            <span class="line-sign" data-line={heading} aria-hidden="true" /> {name}
+            <Key layer={{ kind: "step", colour: heading, dashed: heading > 0 }} /> {name}
           </h2>
         )}
         <span class="muted grow">{summaryOf(model)}</span>
@@ -286,7 +307,16 @@ function OnePlan({ model, name, heading, settings, colours, shown, chosen, onSel
             file={file}
             of={`The plan of ${name}`}
             small
-            draw={() => canvas.current!.drawn(`${name}: ${summaryOf(model)}`)}
+            draw={() =>
+              canvas.current!.drawn({
+                title: name,
+                lines: [
+                  summaryOf(model),
+                  `${now}; the higher a bay is filled, the more ${settings.resource} is requested`,
+                ],
+                legend: colours.keys(colours.counts(model.pods.values())),
+              })
+            }
           />
         </span>
       </div>
@@ -426,15 +456,31 @@ function Differences({
 
 // -- figures and marks ----------------------------------------------------------------------------------------------
 
-function figuresOf(data: TimelineData[], { frames }: Axis): Figure[] {
-  const [first] = data;
-  return first!.time.series.columns.map(({ name, unit }) => ({
-    name: NAMES[name] ?? name,
+type Unit = NonNullable<AxisRecord["unit"]>;
+
+/** A figure over time: utilization, pending pods, waits; a layer per timeline. */
+interface Figure {
+  /** Its column. */
+  key: string;
+  name: string;
+  unit: Unit;
+  chart: ChartRecord;
+}
+
+function figuresOf(data: TimelineData[], { frames, moments }: Axis): Figure[] {
+  return data[0]!.time.series.columns.map(({ name, unit }) => ({
+    key: name,
+    name: NAMES[name] ?? `${name} requested`,
     unit,
-    lines: data.map(({ time }, i) => {
-      const values = time.series.columns.find((column) => column.name === name)?.values ?? [];
-      return frames[i]!.map((frame) => values[frame] ?? 0);
-    }),
+    chart: {
+      x: { name: "since the start", unit: "seconds" },
+      y: { unit },
+      layers: data.map(({ name: timeline, time }, i) => {
+        const values = time.series.columns.find((column) => column.name === name)?.values ?? [];
+        const y = frames[i]!.map((frame) => values[frame] ?? 0);
+        return { kind: "step", name: timeline, x: moments, y, colour: i, dashed: i > 0 };
+      }),
+    },
   }));
 }
 
@@ -449,32 +495,35 @@ interface FiguresProps {
 function Figures({ figures, axis, at, names, onPick }: FiguresProps) {
   const columns: Column<number>[] = [
     { title: "Time", value: (moment) => isoOf(axis, moment) },
-    ...figures.flatMap(({ name, lines }) =>
-      lines.map(
-        (values, i): Column<number> => ({
+    ...figures.flatMap(({ name, chart }) =>
+      chart.layers.map(
+        ({ y }, i): Column<number> => ({
           title: names.length > 1 ? `${name}: ${names[i]}` : name,
-          value: (moment) => values[moment]!,
+          value: (moment) => y![moment]!,
         }),
       ),
     ),
   ];
   return (
     <section class="figures-over-time" aria-label="Figures over time">
-      <p class="tools">
-        {names.length > 1 &&
-          names.map((name, i) => (
-            <span key={name}>
-              <span class="line-sign" data-line={i} aria-hidden="true" /> {name}
-            </span>
-          ))}
-        <span class="buttons">
-          <PictureButtons file="figures" of="Figures" small draw={() => picture(figures, axis.moments, names)} />
-        </span>
-      </p>
       <div class="charts">
-        {figures.map((figure) => (
-          <Chart key={figure.name} figure={figure} moments={axis.moments} at={at} onPick={onPick} />
-        ))}
+        {figures.map(({ name, unit, chart }) => {
+          const texts = chart.layers.map(({ y }) => valueText(unit, y![at]!));
+          return (
+            <Chart
+              key={name}
+              title={name}
+              chart={chart}
+              file={name.replaceAll(" ", "-")}
+              height={150}
+              said={`${name}: ${texts.join(" and ")} at this moment`}
+              now={axis.moments[at]!}
+              onPick={(x) => onPick(indexAt(axis.moments, x))}
+            >
+              <b>{texts.join(" · ")}</b>
+            </Chart>
+          );
+        })}
       </div>
       <details>
         <summary>Figures as a table</summary>

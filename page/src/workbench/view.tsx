@@ -168,7 +168,9 @@ function Paste({ label, value, onTry }: { label: string; value: string; onTry: (
 
 // -- the result -----------------------------------------------------------------------------------------------------
 
-type Side = "before" | "after" | "difference";
+const SIDES = ["before", "after", "difference"] as const;
+type Side = (typeof SIDES)[number];
+const TITLES: Record<Side, string> = { before: "Before", after: "After", difference: "Moved pods" };
 
 function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) {
   const [side, setSide] = useState<Side>("difference");
@@ -196,9 +198,9 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
       <Figures record={record} />
       <div class="tools">
         <span class="buttons" role="group" aria-label="Which plan">
-          {(["before", "after", "difference"] as const).map((one) => (
+          {SIDES.map((one) => (
             <button key={one} type="button" aria-pressed={one === side} onClick={() => setSide(one)}>
-              {one === "before" ? "Before" : one === "after" ? "After" : "Moved pods"}
+              {TITLES[one]}
             </button>
           ))}
         </span>
@@ -208,7 +210,13 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
             file={`what-if-${side}`}
             of="The plan"
             small
-            draw={() => canvas.current!.drawn(record.changes.join("; "))}
+            draw={() =>
+              canvas.current!.drawn({
+                title: record.changes.join("; "),
+                lines: [`${TITLES[side]}; the higher a bay is filled, the more ${resource} is requested`],
+                legend: colours.keys(colours.counts(model.pods.values())),
+              })
+            }
           />
         </span>
       </div>

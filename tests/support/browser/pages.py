@@ -88,7 +88,7 @@ def save_page(folder, objects, *, title):
         {f"{which} {title}": partial(_standing_still, about.engine.state) for which in ("one", "other")}
     )
     save_copy(
-        folder,
+        folder / "copy.html",
         plan_of(about.engine.state),
         source=SourceRecord(
             mode="static",
@@ -100,7 +100,7 @@ def save_page(folder, objects, *, title):
         answers=ClusterInspection(about),
         timelines=timelines,
     )
-    return folder / "index.html"
+    return folder / "copy.html"
 
 
 def _standing_still(state):

@@ -89,7 +89,8 @@ def compare(
     if (scenario is None) == (recording is None):
         raise click.UsageError("Give one of --scenario and --recording.")
     # NumPy and the scheduler are slow to import.
-    from stowplan_lab.compare.comparison_report import comparison_html, comparison_page
+    from stowplan.ui.one_file import report_file
+    from stowplan_lab.compare.comparison_report import comparison_page, comparison_report
     from stowplan_lab.sweeps import WorkersError
 
     workers = scenario_options.workers_of(jobs=jobs, dask=dask)
@@ -110,7 +111,7 @@ def compare(
         write_data(found.to_dict(), output)
     if html is not None:
         try:
-            Path(html).write_text(comparison_html(found), encoding="utf-8")
+            Path(html).write_text(report_file(comparison_report(found)), encoding="utf-8")
         except OSError as error:
             raise click.ClickException(f"{html}: {error.strerror}") from error
     if found.interrupted:

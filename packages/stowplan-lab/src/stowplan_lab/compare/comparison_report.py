@@ -1,16 +1,16 @@
-"""The report of a comparison, as text and as one HTML file."""
+"""The report of a comparison, as text and for the page."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.kube.timing.waits import COUNTED
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.ui.report_records import AxisRecord, ChartRecord, LayerRecord, ReportRecord, SectionRecord, TableRecord
 from stowplan_lab.compare.comparison import PLACED_DIFFERENTLY, ComparisonRecord, Estimate, MeasureRecord
-from stowplan_lab.simulation.report.html import WIDTH, standing_page
 
+PLUS_MINUS = "± is half of a 95 % confidence interval; * marks differences that chance does not explain."
 NO_DIFFERENCE = "No difference: every pod has the same node at the same time."
 _PLAIN = {
     "waits.mean": "mean wait (s)",
@@ -53,15 +53,12 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         yield Line(NO_DIFFERENCE)
         yield Line()
     if found.seeds:
-        head = ["", *letters(found), *(f"{letter} − A" for letter in letters(found)[1:])]
-        rows = [_row(measure) for measure in found.measures]
-        others = [spread(one) for one in found.placed_differently[1:]]
-        rows.append(["placed differently (%)", *[""] * len(found.configs), *others])
+        head, rows = _table(found)
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()
         yield Line(COUNTED)
         if not found.recording:
-            yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
+            yield Line(PLUS_MINUS)
     for note in found.notes:
         yield Line(note)
     for failure in found.failures:
@@ -86,67 +83,59 @@ def letters(found: ComparisonRecord) -> list[str]:
     return [chr(ord("A") + i) for i in range(len(found.configs))]
 
 
+def _table(found: ComparisonRecord) -> tuple[list[str], list[Sequence[str]]]:
+    """Its head and rows."""
+    head = ["", *letters(found), *(f"{letter} − A" for letter in letters(found)[1:])]
+    rows: list[Sequence[str]] = [_row(measure) for measure in found.measures]
+    others = [spread(one) for one in found.placed_differently[1:]]
+    rows.append(["placed differently (%)", *[""] * len(found.configs), *others])
+    return head, rows
+
+
 def _row(measure: MeasureRecord) -> Sequence[str]:
-    differences = [spread(one, sign=True) + (" *" if one.certain else "") for one in measure.differences[1:]]
+    differences = [_difference(one) for one in measure.differences[1:]]
     return [title_of(measure.name), *(spread(one) for one in measure.values), *differences]
 
 
-_LEFT, _RIGHT, _ROW = 30, 12, 26
+def _difference(less: Estimate) -> str:
+    return spread(less, sign=True) + (" *" if less.certain else "")
 
 
-def comparison_html(found: ComparisonRecord) -> str:
-    return standing_page(f"Comparison of configurations: {found.scenario}", "\n".join(_body(found)))
-
-
-def _body(found: ComparisonRecord) -> Iterator[str]:
-    names = letters(found)
-    yield f"<h1>Comparison of configurations: {escape(found.scenario)}</h1>"
-    listed = "".join(f"<li>{escape(name)}: {escape(one)}</li>" for name, one in zip(names, titles(found), strict=True))
-    spans = "" if found.recording else "; whiskers are 95 % intervals of confidence of the mean"
-    yield f"<ul>{listed}</ul><p>{how_often(found)}{spans}. {COUNTED}</p>"
-    for note in found.notes:
-        yield f"<p>{escape(note)}</p>"
-    if found.seeds and found.is_same:
-        yield f"<p><strong>{NO_DIFFERENCE}</strong></p>"
-    for measure in found.measures:
-        title = title_of(measure.name)
-        yield f"<figure><h2>{escape(title)}</h2>{_picture(title, names, measure.values)}"
-        yield _table(names, measure.values, measure.differences) + "</figure>"
-    if found.placed_differently:
-        rows = zip(names[1:], found.placed_differently[1:], strict=True)
-        listed = "".join(f"<li>{name}: {spread(one)}</li>" for name, one in rows)
-        yield f"<figure><h2>Pods that are placed differently than in A (%)</h2><ul>{listed}</ul></figure>"
-    for failure in found.failures:
-        yield f"<p>failed: {escape(failure.config)}, seed {failure.seed}: {escape(failure.error)}</p>"
-
-
-def _table(names: Sequence[str], values: Sequence[Estimate], differences: Sequence[Estimate]) -> str:
-    rows = "".join(
-        f"<tr><td>{name}</td><td>{spread(value)}</td><td>{spread(less, sign=True) if i else ''}"
-        f"{' *' if less.certain else ''}</td></tr>"
-        for i, (name, value, less) in enumerate(zip(names, values, differences, strict=True))
+def comparison_report(found: ComparisonRecord) -> ReportRecord:
+    spans = "" if found.recording else "; whiskers are 95 % confidence intervals of the mean"
+    named = tuple(f"{letter}: {name}" for letter, name in zip(letters(found), titles(found), strict=True))
+    return ReportRecord(
+        title=f"Comparison of configurations: {found.scenario}",
+        lines=(*named, f"{how_often(found)}{spans}. {COUNTED}"),
+        headline=NO_DIFFERENCE if found.seeds and found.is_same else "",
+        notes=(*found.notes, *(f"failed: {one.config}, seed {one.seed}: {one.error}" for one in found.failures)),
+        sections=tuple(_sections(found)),
     )
-    return f'<div class="wide"><table><tr><th></th><th>mean</th><th>less A</th></tr>{rows}</table></div>'
 
 
-def _picture(title: str, names: Sequence[str], values: Sequence[Estimate]) -> str:
-    """A row per configuration: the mean as a dot, its interval as a whisker."""
-    ends = [end for one in values for end in (one.mean, one.low, one.high) if end is not None]
-    low, high = min(ends), max(ends)
-    margin = 0.05 * (high - low) or 1.0
-    low, high = low - margin, high + margin
+def _sections(found: ComparisonRecord) -> Iterator[SectionRecord]:
+    if not found.seeds:
+        return
+    head, rows = _table(found)
+    table = TableRecord(head=("measure", *head[1:]), rows=tuple(map(tuple, rows)))
+    yield SectionRecord(name="measures", title="All measures", caption=PLUS_MINUS, table=table)
+    for one in found.measures:
+        better = "more" if one.name.startswith("utilization") else "less"
+        caption = f"Difference from A; {better} is better."
+        chart = _differences(letters(found), one)
+        yield SectionRecord(name=one.name, title=title_of(one.name), caption=caption, chart=chart)
 
-    def x(value: float) -> float:
-        return _LEFT + (value - low) / (high - low) * (WIDTH - _LEFT - _RIGHT)
 
-    parts = []
-    for i, (name, one) in enumerate(zip(names, values, strict=True)):
-        y = _ROW * i + _ROW / 2
-        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text class="name" x="0" y="{y + 6}">{name}</text>')
-        if one.low is not None and one.high is not None:
-            parts.append(f'<line class="whisker" x1="{x(one.low):.1f}" x2="{x(one.high):.1f}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<circle class="a0" cx="{x(one.mean):.1f}" cy="{y}" r="5"><title>{spread(one)}</title></circle>')
-    height = _ROW * len(values)
-    said = f"{title}: " + ", ".join(f"{name} {spread(one)}" for name, one in zip(names, values, strict=True))
-    return f'<svg viewBox="0 0 {WIDTH} {height}" role="img"><title>{escape(said)}</title>{"".join(parts)}</svg>'
+def _differences(names: Sequence[str], measure: MeasureRecord) -> ChartRecord:
+    pairs = list(zip(measure.values, measure.differences, strict=True))
+    labels = [
+        spread(value) if i == 0 else f"{spread(value)}, {_difference(less)}" for i, (value, less) in enumerate(pairs)
+    ]
+    layer = LayerRecord(
+        kind="dot",
+        x=tuple(one.mean for one in measure.differences),
+        low=tuple(one.low for one in measure.differences),
+        high=tuple(one.high for one in measure.differences),
+        labels=tuple(labels),
+    )
+    return ChartRecord(x=AxisRecord(name="difference from A"), bands=tuple(names), layers=(layer,))

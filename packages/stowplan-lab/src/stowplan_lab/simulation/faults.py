@@ -66,9 +66,13 @@ class Faults:
         name = next(name for name in EVENTS if getattr(event, name) is not None)
         chance = self._context.chance(f"event {index}")
         about = self._rollouts[index] if name in ("rollout", "patch") else getattr(event, name)
-        happens = partial(getattr(self, f"_{name}"), about, chance)
+        happens, text = partial(getattr(self, f"_{name}"), about, chance), _event_text(name, getattr(event, name))
         for at in times_of(event, self._context.chance(f"times of event {index}"), duration):
-            yield self._context.start + at, Call(happens)
+            yield self._context.start + at, Call(partial(self._happens, at, text, happens))
+
+    def _happens(self, at: float, text: str, happens: Callable[[], object]) -> None:
+        self._context.events.append((at, text))
+        happens()
 
     # -- failures -----------------------------------------------------------------------------------------------------
 
@@ -169,3 +173,10 @@ class Faults:
 
 def _nothing() -> None:
     pass
+
+
+def _event_text(name: str, spec: Any) -> str:
+    """The event and what it is about."""
+    fields = ((field, getattr(spec, field, "")) for field in ("zone", "group", "workload", "nodes"))
+    about = [f"{field} {value}" if isinstance(value, str) else ", ".join(value) for field, value in fields if value]
+    return ": ".join((name, *about[:1]))

@@ -51,6 +51,8 @@ from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create
 from stowplan.scheduler.framework.runtime.registry import load_plugin
+from stowplan.ui.one_file import report_file
+from stowplan.ui.report_records import ReportRecord
 from stowplan.ui.source_records import configuration_record
 from stowplan.ui.timeline_file import NAME as TIMELINE
 from stowplan.ui.timeline_file import RerunRecord, TimelineHeader, TimelineWriter
@@ -66,7 +68,7 @@ from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, OrphanedPods, TaintEvictions
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
-from stowplan_lab.simulation.report.simulation_page import report_page
+from stowplan_lab.simulation.report.simulation_report import simulation_report
 from stowplan_lab.simulation.results.ledger import CALM, Ledger
 from stowplan_lab.simulation.results.output import Digest, Folder, Sink, discard
 from stowplan_lab.simulation.results.simulation_records import (
@@ -119,6 +121,8 @@ class SimulationResult:
 
     summary: SummaryRecord
     series: list[SampleRow]
+    #: What the report shows.
+    record: ReportRecord = field(repr=False)
     #: None if they were written to a folder, or not requested.
     decisions: list[DecisionRow] | None = field(repr=False, default=None)
     folder: Path | None = None
@@ -132,10 +136,8 @@ class SimulationResult:
         return to_frame(self.decisions)
 
     def report(self) -> str:
-        """A self-contained HTML page; only without a folder."""
-        return self.page
-
-    page: str = field(repr=False, default="")
+        """A self-contained HTML page with charts."""
+        return report_file(self.record)
 
 
 def simulate_scenario(
@@ -178,7 +180,7 @@ def simulate_scenario(
             out.abandon()
         raise
     if out is not None:
-        out.finish(result.series, result.summary, result.page)
+        out.finish(result.series, result.summary, result.report())
         result.folder = folder
     elif has_rows:
         result.decisions = rows
@@ -537,8 +539,8 @@ class Simulation:
             self.context.note(f"{failed} failed with an error; the first: {self.ledger.first_error}")
         waits = self.ledger.waiting.until(self._time.now)
         summary = self._summary(waits)
-        page = report_page(summary, self.sampler, waits)
-        return SimulationResult(summary=summary, series=self.sampler.rows, page=page)
+        record = simulation_report(summary, self.sampler, waits, self.context.events)
+        return SimulationResult(summary=summary, series=self.sampler.rows, record=record)
 
     def _summary(self, waits: Waits) -> SummaryRecord:
         ledger, fleet, scaler = self.ledger, self.fleet, self.autoscaler

@@ -38,6 +38,8 @@ class SimulationContext:
         self.jobs: Counter[str] = Counter()
         #: Notes for the user.
         self.notes: dict[str, None] = {}
+        #: What the scenario had happen: seconds since the start, and what.
+        self.events: list[tuple[float, str]] = []
 
     @property
     def now(self) -> float:

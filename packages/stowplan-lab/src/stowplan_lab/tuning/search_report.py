@@ -1,10 +1,9 @@
-"""The report of a search: text, one HTML file with the Pareto front, and the folder with journal and configuration."""
+"""The report of a search: text, for the page with the Pareto front, and the folder with journal and configuration."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from html import escape
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,17 @@ from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.timing.waits import COUNTED
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan_lab.compare.comparison_report import amount, spread, title_of
-from stowplan_lab.simulation.report.html import COLOURS, Dot, Series, figure, lines, scatter, standing_page
+from stowplan.ui.one_file import report_file
+from stowplan.ui.report_records import (
+    AxisRecord,
+    ChartRecord,
+    LayerKind,
+    LayerRecord,
+    ReportRecord,
+    SectionRecord,
+    TableRecord,
+)
+from stowplan_lab.compare.comparison_report import PLUS_MINUS, amount, spread, title_of
 from stowplan_lab.simulation.report.summary_text import span_text
 from stowplan_lab.tuning.objective import TuningError, front
 from stowplan_lab.tuning.search_records import BETTER, NOT_JUDGED, JudgedRecord, TrialRecord, TuningRecord
@@ -98,88 +106,92 @@ def _held_out(found: TuningRecord) -> Iterator[Block]:
     )
     yield Line()
     yield Line(COUNTED)
-    yield Line("± is half of a 95 % interval of confidence; * marks differences that chance does not explain.")
+    yield Line(PLUS_MINUS)
 
 
-_GREY, _BASELINE, _BEST, _FRONT = COLOURS - 1, 6, 2, 0
+_OTHER, _BASELINE, _BEST, _FRONT = 7, 4, 2, 0
 
 
-def tuning_html(found: TuningRecord) -> str:
-    return standing_page(f"Tuned: {found.scenario}", "".join(_body(found)))
+def tuning_report(found: TuningRecord) -> ReportRecord:
+    return ReportRecord(
+        title=f"Tuned: {found.scenario}",
+        lines=(f"Objective {found.objective}, seed {found.seed}; {parts_text(found)}.",),
+        headline=verdict_text(found),
+        notes=found.notes,
+        sections=tuple(_sections(found)),
+    )
 
 
-def _body(found: TuningRecord) -> Iterator[str]:
-    yield f"<h1>Tuned: {escape(found.scenario)}</h1>"
-    yield f"<p>Objective {escape(found.objective)}, seed {found.seed}; {escape(parts_text(found))}.</p>"
-    yield f'<p id="verdict"><strong>{escape(verdict_text(found))}</strong></p>'
+def _sections(found: TuningRecord) -> Iterator[SectionRecord]:
     scored = [one for one in found.trials if one.score is not None]
     if scored and len(found.axes) == 2:
         yield _front(found, scored)
     if scored:
         yield _timeline(found, scored)
     if found.judged:
-        yield f"<h2>On the held-out part</h2>{_judged(found)}"
-        yield f"<p>{COUNTED}</p>"
-        yield "<p>± is half of a 95 % interval of confidence; * marks differences that chance does not explain.</p>"
+        yield SectionRecord(
+            name="judged", title="On the held-out part", caption=f"{COUNTED} {PLUS_MINUS}", table=_judged(found)
+        )
     if found.best is not None:
-        rows = [(name, str(value)) for name, value in found.trial(found.best).values.items()]
-        yield f"<h2>Trial {found.best}, the best</h2>{_table(('parameter', 'value'), rows)}"
-    yield f"<h2>All trials</h2>{_trials(found)}"
-    for note in found.notes:
-        yield f"<p>{escape(note)}</p>"
+        rows = tuple((name, str(value)) for name, value in found.trial(found.best).values.items())
+        table = TableRecord(head=("parameter", "value"), rows=rows)
+        yield SectionRecord(name="best", title=f"Trial {found.best}, the best", table=table)
+    yield SectionRecord(name="trials", title="All trials", table=_trials(found))
 
 
-def _front(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
+def _front(found: TuningRecord, scored: Sequence[TrialRecord]) -> SectionRecord:
     first, second = found.axes
+    Named = tuple[str, dict[str, float]]
 
-    def dot(measures: dict[str, float], name: str, colour: int, *, marked: bool = False, joined: bool = False) -> Dot:
-        x, y = measures.get(first, 0.0), measures.get(second, 0.0)
-        text = f"{name}: {title_of(first)} {amount(x)}, {title_of(second)} {amount(y)}"
-        return Dot(x, y, text, colour, marked, joined)
+    def layer(kind: LayerKind, name: str, colour: int, dots: Sequence[Named], marked: bool) -> LayerRecord:
+        points = [(measures.get(first, 0.0), measures.get(second, 0.0)) for _, measures in dots]
+        return LayerRecord(
+            kind=kind,
+            name=name,
+            colour=colour,
+            x=tuple(x for x, _ in points),
+            y=tuple(y for _, y in points),
+            labels=tuple(
+                f"{one}: {title_of(first)} {amount(x)}, {title_of(second)} {amount(y)}"
+                for (one, _), (x, y) in zip(dots, points, strict=True)
+            ),
+            marked=marked,
+        )
 
-    dots = [dot(one.measures, f"trial {one.number}", _GREY) for one in scored if not one.compromise]
-    compromises = front(found.axes, {one.number: one.measures for one in scored})
-    dots += [dot(found.trial(number).measures, f"trial {number}", _FRONT, joined=True) for number in compromises]
-    dots.append(dot(found.baseline, "baseline", _BASELINE, marked=True))
-    if found.best is not None:
-        dots.append(dot(found.trial(found.best).measures, f"trial {found.best}, the best", _BEST, marked=True))
-    title = f"{title_of(first)} against {title_of(second)}"
-    keys = [
-        Series("good compromises", (), colour=_FRONT),
-        Series("other trials", (), colour=_GREY),
-        Series("baseline", (), colour=_BASELINE),
-        Series("the best by the objective", (), colour=_BEST),
+    def named(number: int) -> Named:
+        return f"trial {number}", found.trial(number).measures
+
+    good = [named(number) for number in front(found.axes, {one.number: one.measures for one in scored})]
+    others = [named(one.number) for one in scored if not one.compromise]
+    layers = [
+        layer("dot", "other trials", _OTHER, others, False),
+        layer("line", "", _FRONT, good, False),
+        layer("dot", "on the Pareto front", _FRONT, good, False),
+        layer("dot", "baseline", _BASELINE, [("baseline", found.baseline)], True),
     ]
-    caption = "On the part that was searched. Of good compromises none is worse than another trial in both measures."
-    picture = scatter(title, (title_of(first), title_of(second)), dots, _on_axis)
-    return figure("The front of good compromises", caption, picture, "front", keys)
+    if found.best is not None:
+        layers.append(layer("dot", "the best by the objective", _BEST, [named(found.best)], True))
+    chart = ChartRecord(x=AxisRecord(name=title_of(first)), y=AxisRecord(name=title_of(second)), layers=tuple(layers))
+    caption = "On the part that was searched. No other trial is better than one on the front in both measures."
+    return SectionRecord(name="front", title="The Pareto front", caption=caption, chart=chart)
 
 
-def _on_axis(value: float) -> str:
-    """As short as possible: there is little room next to a chart on a phone."""
-    return f"{value:,.4g}"
-
-
-def _timeline(found: TuningRecord, scored: Sequence[TrialRecord]) -> str:
+def _timeline(found: TuningRecord, scored: Sequence[TrialRecord]) -> SectionRecord:
     """Scores may be negative, but lines start at 0: shows the improvement of the best so far over the baseline."""
     lead, best = [], 0.0
     for one in scored:
         assert one.score is not None
         best = max(best, found.baseline_score - one.score)
         lead.append(best)
-    series = [Series("lead of the best trial so far", lead)]
-    picture = lines(
-        "Lead over the baseline by trial", [float(one.number) for one in scored], series, lambda n: f"{n:.0f}", _on_axis
-    )
-    caption = "Lead over the baseline in the objective, by trial."
-    return figure("The timeline of the search", caption, picture, "timeline")
+    layer = LayerRecord(kind="step", x=tuple(float(one.number) for one in scored), y=tuple(lead))
+    chart = ChartRecord(x=AxisRecord(name="trial", unit="count"), y=AxisRecord(name="lead"), layers=(layer,))
+    caption = "Lead of the best trial so far over the baseline, in the objective."
+    return SectionRecord(name="timeline", title="The search", caption=caption, chart=chart)
 
 
-def _judged(found: TuningRecord) -> str:
-    head = ["", *(judged_name(found, one) for one in found.judged)]
-    rows: list[Sequence[str]] = [
-        ("score, less is better", *(spread(one.score, sign=True) + _star(one.score.certain) for one in found.judged))
-    ]
+def _judged(found: TuningRecord) -> TableRecord:
+    scores = tuple(spread(one.score, sign=True) + _star(one.score.certain) for one in found.judged)
+    rows = [("score, less is better", *scores)]
     names = dict.fromkeys(name for one in found.judged for name in one.measures)
     for name in names:
         cells = []
@@ -187,28 +199,20 @@ def _judged(found: TuningRecord) -> str:
             value, less = one.measures.get(name), one.differences.get(name)
             cells.append("" if value is None else spread(value) + _star(less is not None and less.certain))
         rows.append((title_of(name), *cells))
-    return _table(head, rows)
+    return TableRecord(head=("measure", *(judged_name(found, one) for one in found.judged)), rows=tuple(rows))
 
 
 def _star(certain: bool) -> str:
     return " *" if certain else ""
 
 
-def _trials(found: TuningRecord) -> str:
-    head = ("trial", "score", *(title_of(name) for name in found.axes), "")
+def _trials(found: TuningRecord) -> TableRecord:
     rows = []
     for one in sorted(found.trials, key=lambda trial: (trial.score is None, trial.score or 0.0, trial.number)):
         values = [amount(one.measures.get(name, 0.0)) if one.measures else "" for name in found.axes]
-        mark = "compromise" if one.compromise else one.error
+        mark = "on the front" if one.compromise else one.error
         rows.append((str(one.number), "failed" if one.score is None else amount(one.score), *values, mark))
-    return _table(head, rows)
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    def row(cells: Sequence[str], kind: str) -> str:
-        return "<tr>" + "".join(f"<{kind}>{escape(cell)}</{kind}>" for cell in cells) + "</tr>"
-
-    return f'<div class="wide"><table>{row(head, "th")}{"".join(row(cells, "td") for cells in rows)}</table></div>'
+    return TableRecord(head=("trial", "score", *(title_of(name) for name in found.axes), "remark"), rows=tuple(rows))
 
 
 #: The resulting configuration; it is only called tuned if it is better.
@@ -237,7 +241,7 @@ class Results:
                 written.write_text(_yaml(record, configuration), encoding="utf-8")
             data = msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=2)
             (folder / DATA).write_bytes(data + b"\n")
-            (folder / PAGE).write_text(tuning_html(record), encoding="utf-8")
+            (folder / PAGE).write_text(report_file(tuning_report(record)), encoding="utf-8")
         except OSError as error:
             raise TuningError(f"{error.filename or folder}: {error.strerror}") from error
         return written

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from stowplan.ask.explain.text.tables import write
 from stowplan_lab.commands.compare import compare as command
 from stowplan_lab.compare.comparison import Estimate, Scheduler, compare, estimate
-from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_html, comparison_page
+from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_page, comparison_report
 from support.sweeps.in_process import InProcessWorkers
 
 SCENARIO = """
@@ -55,7 +55,7 @@ def test_a_configuration_does_not_differ_from_itself(files):
     found = compared(scenario, a, a)
     assert found.is_same
     assert {one.mean for measure in found.measures for one in measure.differences} == {0.0}
-    assert NO_DIFFERENCE in comparison_html(found)
+    assert comparison_report(found).headline == NO_DIFFERENCE
 
 
 def test_another_strategy_places_differently(files):
@@ -63,7 +63,7 @@ def test_another_strategy_places_differently(files):
     assert not found.is_same
     assert found.placed_differently[0].mean == 0
     assert found.placed_differently[1].mean > 0
-    assert NO_DIFFERENCE not in comparison_html(found)
+    assert comparison_report(found).headline == ""
     for measure in found.measures:
         first, second = measure.values
         assert measure.differences[1].mean == pytest.approx(second.mean - first.mean, abs=1e-5)
@@ -79,7 +79,7 @@ def test_what_can_never_run_is_noted_once(files):
     write(comparison_page(found), text)
     assert note in text.getvalue()
     assert "2 seeds" in text.getvalue()
-    assert note in comparison_html(found)
+    assert note in comparison_report(found).notes
 
 
 def test_a_failing_run_drops_its_seed(files):
@@ -111,7 +111,7 @@ def test_finished_runs_are_kept_after_an_interruption(files):
     )
     assert (found.seeds, found.interrupted) == ((1,), True)
     assert found.measures
-    assert "1 seed (interrupted)" in comparison_html(found)
+    assert "1 seed (interrupted)" in comparison_report(found).lines[-1]
 
 
 def test_the_command(files, tmp_path, monkeypatch):

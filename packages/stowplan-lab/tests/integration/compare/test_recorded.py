@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from stowplan.app.cli.main import cli
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, RECORDED, Scheduler, compare_recorded
-from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_html
+from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_report
 from support.live.recordings import a_short_run
 from support.sweeps.in_process import InProcessWorkers
 
@@ -49,7 +49,7 @@ def measure(found, name):
 def test_a_configuration_does_not_differ_from_itself(recording):
     found = compared(recording, RECORDED, RECORDED)
     assert found.is_same
-    assert NO_DIFFERENCE in comparison_html(found)
+    assert comparison_report(found).headline == NO_DIFFERENCE
     assert all(value.low is None for one in found.measures for value in one.values), "one run has no interval"
 
 
@@ -65,7 +65,7 @@ def test_another_strategy_places_differently(recording, packing):
     assert first == second
     assert 10 <= first < 15
     assert found.notes == (ONE_RUN,)
-    assert ONE_RUN in comparison_html(found)
+    assert ONE_RUN in comparison_report(found).notes
 
 
 def test_a_recording_without_decisions_has_fewer_measures(recording, monkeypatch):

@@ -15,6 +15,7 @@ from stowplan_lab.tuning.objective import TuningError
 from stowplan_lab.tuning.search_records import BETTER, NOT_BETTER, NOT_JUDGED
 from stowplan_lab.tuning.study import BATCH
 from stowplan_lab.tuning.tune import Effort, tune_scenario
+from support.page.saved import data_of
 from support.sweeps.in_process import InProcessWorkers
 
 pytest.importorskip("optuna", reason="the extra tune is not installed")
@@ -64,8 +65,8 @@ def test_a_better_configuration_is_found_and_loads(scenario, tmp_path):
     loaded = stowplan.load_config(str(found.file))
     assert loaded.to_dict() == stowplan.load_config(found.configuration).to_dict()
     assert yaml.safe_load(found.file.read_text())["apiVersion"] == "kubescheduler.config.k8s.io/v1"
-    page = (tmp_path / "out" / "report.html").read_text()
-    assert "Better than the baseline" in page
+    report = data_of((tmp_path / "out" / "report.html").read_text())["report"]
+    assert report["headline"].startswith("Better than the baseline")
 
 
 def test_no_improvement_is_reported(scenario, tmp_path):

@@ -34,7 +34,7 @@ def test_replicas_follow_the_load():
     replicas = [row.replicas["web"] for row in found.series]
     assert (replicas[0], replicas[-1]) == (1, 8)
     assert replicas == sorted(replicas)
-    assert "Replicas over time" in found.page
+    assert "Replicas" in [section.title for section in found.record.sections]
     assert found.summary.notes == ()
 
 

@@ -248,4 +248,4 @@ def test_results_are_deterministic(tmp_path_factory, scenario):
     first, second = run(scenario), run(scenario)
     assert msgspec.json.encode((first.summary, first.series)) == msgspec.json.encode((second.summary, second.series))
     assert first.decisions == second.decisions
-    assert first.page == second.page
+    assert first.report() == second.report()

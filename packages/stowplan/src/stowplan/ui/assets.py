@@ -30,19 +30,16 @@ HEADERS = (
     ("Referrer-Policy", "no-referrer"),
     ("X-Content-Type-Options", "nosniff"),
 )
-INDEX = "index.html"
-#: A saved copy includes its data; otherwise it is requested from the server.
-DATA = "data.js"
+INDEX, SCRIPT, STYLE, ICON = "index.html", "assets/page.js", "assets/page.css", "assets/icon.svg"
+#: Starts the first requests while the browser loads the script.
+FIRST = "assets/first.js"
 
 
 @cache
 def assets() -> dict[str, bytes]:
     """The page's files by their path below the page."""
     folder = files("stowplan.ui").joinpath("static")
-    found = {name: folder.joinpath(name).read_bytes() for name in (INDEX, DATA)}
-    for file in folder.joinpath("assets").iterdir():
-        found[f"assets/{file.name}"] = file.read_bytes()
-    return found
+    return {name: folder.joinpath(name).read_bytes() for name in (INDEX, SCRIPT, STYLE, ICON, FIRST)}
 
 
 def asset_pages(prefix: str) -> dict[str, Page]:

@@ -36,7 +36,7 @@ FEW, MOST = 100, 1000
 
 def is_public(path: str) -> bool:
     """Whether it contains no data, and may be read without authentication."""
-    return path in (PREFIX, f"{PREFIX}data.js") or path.startswith(f"{PREFIX}assets/")
+    return path == PREFIX or path.startswith(f"{PREFIX}assets/")
 
 
 def page_routes(

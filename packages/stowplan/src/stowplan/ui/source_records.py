@@ -30,6 +30,7 @@ Capability = Literal[
     "whatIf",
     "configuration",
     "time",
+    "report",
 ]
 
 

@@ -21,17 +21,18 @@ from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.plan import Plan, PlanChange, difference
 from stowplan.ui.plan_follower import PlanFollower
 from stowplan.ui.plan_messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
+from stowplan.ui.report_records import Unit
 
 #: Maximum number of frames, and the initial interval in seconds.
 MAX_FRAMES, FIRST_INTERVAL = 1000, 0.1
 MAX_MARKS = 500
+#: Resources whose requested share is a figure if there is none of them; others are if nodes have some.
 _RESOURCES = ("cpu", "memory")
-#: Figure -> its unit. Waits are those of the pods that have had a node so far.
-UNITS = {
-    "cpu": "ratio",
-    "memory": "ratio",
-    "pods": "pods",
-    "pending": "pods",
+_NO_FIGURE = "ephemeral-storage"
+#: Figure -> its unit, beside resources. Waits are those of the pods that have had a node so far.
+UNITS: dict[str, Unit] = {
+    "pods": "count",
+    "pending": "count",
     "waitHalf": "seconds",
     "wait95": "seconds",
 }
@@ -47,8 +48,7 @@ class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 class ColumnRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     name: str
-    #: ratio, pods or seconds.
-    unit: str
+    unit: Unit
     values: tuple[float, ...]
 
 
@@ -158,10 +158,11 @@ class Timeline:
 
     def time_record(self, name: str) -> TimeRecord:
         frames = self.frames
+        resources = dict.fromkeys(name for frame in frames for name in frame.figures if name not in UNITS)
+        units: dict[str, Unit] = {**dict.fromkeys(resources, "ratio"), **UNITS} if frames else {}
         columns = tuple(
-            ColumnRecord(name=figure, unit=UNITS[figure], values=tuple(frame.figures[figure] for frame in frames))
-            for figure in UNITS
-            if frames
+            ColumnRecord(name=figure, unit=unit, values=tuple(frame.figures.get(figure, 0.0) for frame in frames))
+            for figure, unit in units.items()
         )
         return TimeRecord(
             timeline=name,
@@ -254,10 +255,10 @@ class StateSampler:
 def figures_of(state: ClusterState, plan: Plan, waits: Waits) -> dict[str, float]:
     table = state.table
     found: dict[str, float] = {}
-    for name in _RESOURCES:
-        index = table.resources[name]
+    for name, index in table.resources.items():
         whole = int(table.allocatable[index].sum())
-        found[name] = round(int(table.requested[index].sum()) / whole, 4) if whole else 0.0
+        if name in _RESOURCES or (whole and name != _NO_FIGURE):
+            found[name] = round(int(table.requested[index].sum()) / whole, 4) if whole else 0.0
     placed = len(state.placed_pods())
     return {
         **found,

@@ -30,7 +30,7 @@ def test_no_external_files():
     assert b"style=" not in index
 
 
-@pytest.mark.parametrize("name", ["", "assets/page.js", "assets/page.css", "data.js"])
+@pytest.mark.parametrize("name", ["", "assets/page.js", "assets/page.css", "assets/first.js"])
 def test_content_security_policy(name):
     headers = dict(get(name).headers)
     policy = headers["Content-Security-Policy"]

@@ -66,6 +66,21 @@ def test_a_timeline():
     assert (record.from_, record.to) == ("1970-01-01T00:00:10.000Z", "1970-01-01T00:00:15.000Z")
 
 
+def test_every_resource_of_nodes_is_a_figure():
+    state, with_gpus, training = filled(), node("b"), pod("train", nodeName="b")
+    with_gpus["status"]["allocatable"] |= {"nvidia.com/gpu": "4", "ephemeral-storage": "9Gi"}
+    training["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "3"
+    steps = [
+        (10.0, lambda: None),
+        (11.0, lambda: state.add_node(decode_object(with_gpus))),
+        (12.0, lambda: state.add_pod(decode_object(training))),
+    ]
+    columns = seen(state, played(state, steps)).time_record("recorded").series.columns
+    shares = {column.name: column.values for column in columns if column.unit == "ratio"}
+    assert list(shares) == ["cpu", "memory", "nvidia.com/gpu"]
+    assert shares["nvidia.com/gpu"] == (0, 0, 0.75)
+
+
 def test_before_the_first_lists_there_is_nothing():
     state = ClusterState()
     steps = [(1.0, lambda: None), (2.0, lambda: state.add_node(decode_object(node("a"))))]

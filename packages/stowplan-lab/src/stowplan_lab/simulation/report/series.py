@@ -75,6 +75,8 @@ class Sampler:
         self.autoscalers: HorizontalPodAutoscalers | None = None
         #: Node -> its index in heat maps; names in order of appearance.
         self.nodes: dict[str, int] = {}
+        #: The group of each, or "".
+        self.groups: list[str] = []
         self._known: tuple[int, _Nodes] | None = None
         self._typical_of = -1
         self._sizes: list[tuple[float, Mapping[str, int]]] = []
@@ -125,7 +127,9 @@ class Sampler:
             have = table.allocatable[:, : table.n]
             resources = {name: index for name, index in table.resources.items() if have[index].any()}
             for name in table.row_of:
-                self.nodes.setdefault(name, len(self.nodes))
+                if name not in self.nodes:
+                    self.nodes[name] = len(self.nodes)
+                    self.groups.append(self._fleet.group_of.get(name, ""))
             self._known = (
                 table.generation,
                 _Nodes(

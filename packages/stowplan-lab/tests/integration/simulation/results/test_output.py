@@ -39,7 +39,7 @@ def test_the_files_agree_with_the_result(tmp_path):
     series = [json.loads(line) for line in (folder / "series.jsonl").read_bytes().splitlines()]
     assert series == [row.to_dict() for row in kept.series]
     assert json.loads((folder / "summary.json").read_bytes()) == json.loads(msgspec.json.encode(kept.summary))
-    assert (folder / "report.html").read_text() == kept.page
+    assert (folder / "report.html").read_text() == kept.report()
 
 
 def test_parquet_has_the_columns_of_the_lines(tmp_path):

@@ -99,9 +99,9 @@ _ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "pod
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
 @click.option(
     "--export",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Write a copy that works without a server into this folder, and exit.",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a copy that works without a server as one HTML file, and exit.",
 )
 def ui(**given: Any) -> None:
     """Show the cluster as a ship's stow plan: nodes as bays, pods as boxes in them, pending pods below them,
@@ -119,7 +119,7 @@ def ui(**given: Any) -> None:
       stowplan ui --recording cluster.recording --config packing.yaml     # then, and as it would have been
       stowplan ui --simulation results --simulation packed
       stowplan ui --from-scheduler https://10.0.0.7:10259 --certificate-authority scheduler-ca.crt
-      stowplan ui -f cluster.json --export plan/     # then open plan/index.html
+      stowplan ui -f cluster.json --export plan.html
     """
     options = _Options(**given)
     options.check()
@@ -185,7 +185,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
         self._check_clusters()
         check_recursive(self.files, recursive=self.recursive)
         if self.export is not None and (self.port or self.opens):
-            raise click.UsageError("--export writes files and serves nothing: give neither --port nor --open.")
+            raise click.UsageError("--export writes a file and serves nothing: give neither --port nor --open.")
         check_access(
             self.from_scheduler, self.token_file, self.certificate_authority, insecure=self.insecure_skip_tls_verify
         )
@@ -301,7 +301,7 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
     def _moments(self) -> Moments:
         return Moments({name: source.moment for name, source in self.timelines.items()}, self.about)
 
-    def _save(self, folder: Path) -> None:
+    def _save(self, file: Path) -> None:
         asked: MomentCluster | None = self.about
         if asked is None and "explain" in self.source.can:
             try:
@@ -311,7 +311,7 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
         source = replace(self.source, mode="static", can=tuple(one for one in self.source.can if one != "moments"))
         try:
             save_copy(
-                folder,
+                file,
                 self.plan,
                 source=source,
                 configuration=self.configuration,
@@ -319,8 +319,8 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
                 timelines=self._timelines,
             )
         except OSError as error:
-            raise InputError(f"--export {folder}: {error.strerror}: {error.filename}") from error
-        click.echo(f"wrote {folder / 'index.html'}: {_size(self.plan)}")
+            raise InputError(f"--export {file}: {error.strerror}: {error.filename}") from error
+        click.echo(f"wrote {file}: {_size(self.plan)}")
 
     async def _serve(self, show: _Show, stop: StopSignals) -> None:
         from stowplan.ui.event_stream import PlanStreams

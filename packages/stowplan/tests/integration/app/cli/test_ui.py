@@ -1,7 +1,6 @@
 """`stowplan ui`: the page of a cluster, served or saved; its options and errors."""
 
 import gc
-import json
 import os
 import re
 import signal
@@ -14,21 +13,17 @@ import urllib.request
 import pytest
 
 from support.http.http_errors import http_error
+from support.page.saved import data_of
 from support.processes import forked
 from support.what_if.objects import node, pod
 
 CLUSTER = (node("a", zone="x"), node("b", zone="y"), pod("web-0", nodeName="a"), pod("big", cpu="64"))
 
 
-def data_in(folder):
-    text = (folder / "data.js").read_text()
-    return json.loads(text.removeprefix("globalThis.stowplanData = ").removesuffix(";\n"))
-
-
 def test_a_saved_copy(run, files, tmp_path):
-    ran = run("ui", "-f", files(*CLUSTER), "--export", str(tmp_path / "copy"))
-    assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy/index.html: 2 nodes, 2 pods, 1 of them pending\n")
-    data = data_in(tmp_path / "copy")
+    ran = run("ui", "-f", files(*CLUSTER), "--export", str(tmp_path / "copy.html"))
+    assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy.html: 2 nodes, 2 pods, 1 of them pending\n")
+    data = data_of((tmp_path / "copy.html").read_text())
     assert data["source"]["mode"] == "static"
     assert data["plan"]["nodes"]["name"] == ["a", "b"]
     assert data["pending"]["pods"][0]["rejectedBy"] == ["NodeResourcesFit"]
@@ -49,8 +44,8 @@ def test_the_given_configuration_is_shown(run, files, tmp_path):
                 disabled: [{name: NodeAffinity}]
         """
     )
-    assert run("ui", "-f", files(*CLUSTER), "--config", str(config), "--export", str(tmp_path / "copy")).code == 0
-    data = data_in(tmp_path / "copy")
+    assert run("ui", "-f", files(*CLUSTER), "--config", str(config), "--export", str(tmp_path / "copy.html")).code == 0
+    data = data_of((tmp_path / "copy.html").read_text())
     (profile,) = data["configuration"]["profiles"]
     assert (profile["schedulerName"], profile["percentageOfNodesToScore"]) == ("mine", 30)
     score = next(point["plugins"] for point in profile["points"] if point["point"] == "score")
@@ -93,7 +88,7 @@ def test_it_serves_until_it_is_stopped(files):
         (("--at", "2026-11-20T12:03"), "--at is for a moment of a recording"),
         (("-f", "x", "--recording", "y"), "give one cluster"),
         (("-f", "x", "--context", "y"), "give one cluster"),
-        (("-f", "x", "--export", "y", "--open"), "--export writes files and serves nothing"),
+        (("-f", "x", "--export", "y", "--open"), "--export writes a file and serves nothing"),
         (("-f", "/nowhere.json"), "/nowhere.json"),
         (("--recording", "/nowhere.recording"), "/nowhere.recording"),
         (("--simulation", "/nowhere"), "--simulation /nowhere: no such folder"),
@@ -128,7 +123,7 @@ def test_a_folder_that_cannot_be_written(run, files, tmp_path):
     (tmp_path / "file").write_text("")
     ran = run("ui", "-f", files(*CLUSTER), "--export", str(tmp_path / "file" / "copy"))
     assert ran.code == 2
-    assert f"--export {tmp_path}/file/copy: Not a directory" in ran.err
+    assert f"--export {tmp_path}/file/copy: File exists: {tmp_path}/file" in ran.err
 
 
 SCENARIO = """
@@ -152,9 +147,9 @@ def simulated(run, tmp_path):
 
 
 def test_a_simulation_as_a_saved_copy(run, simulated, tmp_path):
-    ran = run("ui", "--simulation", simulated, "--export", str(tmp_path / "copy"))
-    assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy/index.html: 1 node, 2 pods, 1 of them pending\n")
-    data = data_in(tmp_path / "copy")
+    ran = run("ui", "--simulation", simulated, "--export", str(tmp_path / "copy.html"))
+    assert (ran.code, ran.out) == (0, f"wrote {tmp_path}/copy.html: 1 node, 2 pods, 1 of them pending\n")
+    data = data_of((tmp_path / "copy.html").read_text())
     assert (data["source"]["title"], data["source"]["timelines"]) == ("small", ["results"])
     assert {"explain", "pending", "time"} <= set(data["source"]["can"])
     # It was run again for that.
@@ -167,6 +162,9 @@ def test_a_simulation_as_a_saved_copy(run, simulated, tmp_path):
 
 
 def test_two_simulations_have_names_that_differ(run, simulated, tmp_path):
-    ran = run("ui", "--simulation", simulated, "--simulation", simulated, "--export", str(tmp_path / "copy"))
+    ran = run("ui", "--simulation", simulated, "--simulation", simulated, "--export", str(tmp_path / "copy.html"))
     assert ran.code == 0
-    assert data_in(tmp_path / "copy")["source"]["timelines"] == [f"{simulated} (1)", f"{simulated} (2)"]
+    assert data_of((tmp_path / "copy.html").read_text())["source"]["timelines"] == [
+        f"{simulated} (1)",
+        f"{simulated} (2)",
+    ]
