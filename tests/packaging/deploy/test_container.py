@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -24,7 +25,9 @@ from support.processes.servers import embedded_server, free_port, running, until
 
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
 STAGES = stages(CONTAINERFILE)
-BUILD, STATIC_POD, FINAL = STAGES
+BUILD, STATIC_POD, FINAL = STAGES[0], STAGES[1], STAGES[-1]
+NAMED = {stage.name: stage for stage in STAGES}
+WITH_PLUGINS = NAMED["build-scheduler-plugins"]
 NODE = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}}
 POD = {
     "apiVersion": "v1",
@@ -37,7 +40,7 @@ POD = {
 def test_copied_files_exist_and_are_not_ignored():
     ignore = (CONTAINERFILE.parent / "Containerfile.dockerignore").read_text().splitlines()
     seen = [line[1:] for line in ignore if line.startswith("!")]
-    sources = [source for text in BUILD.said("COPY") for source in text.split()[:-1]]
+    sources = [source for text in WITH_PLUGINS.said("COPY") for source in text.split()[:-1]]
     assert "*" in ignore
     assert sorted(sources) == sorted(seen)
     assert all((ROOT / source).exists() for source in sources)
@@ -66,7 +69,17 @@ def test_its_user_is_unprivileged_and_the_static_pods_is_unset():
 
 
 def test_base_images_are_python_without_a_registry():
-    assert [stage.base for stage in STAGES] == ["python:${PYTHON}-slim", "python:${PYTHON}-slim", "static-pod"]
+    bases = {stage.base for stage in STAGES}
+    assert bases - NAMED.keys() == {"python:${PYTHON}-slim"}
+
+
+@pytest.mark.parametrize("name", ["kube-scheduler", "controller"])
+def test_the_images_with_plugins_are_laid_out_as_those_of_scheduler_plugins(name):
+    stage = NAMED[name]
+    assert entry_point(stage) == [f"/bin/{name}"]
+    assert stage.said("USER") == ["65532:65532"]
+    assert any(text.endswith(f" /bin/{name}") for text in stage.said("RUN"))
+    assert stage.said("COPY")[-1] == "--from=build-scheduler-plugins /opt/stowplan /opt/stowplan"
 
 
 def test_the_command_of_manifests_is_found_on_the_path():
@@ -112,10 +125,10 @@ def test_installed_packages_are_locked_and_needed(image):
 
 
 def test_nothing_is_downloaded_without_a_hash():
-    installs = [text for text in BUILD.said("RUN") if " install " in text or " download " in text]
-    assert len(installs) == 3
+    installs = [text for text in WITH_PLUGINS.said("RUN") if " install " in text or " download " in text]
+    assert len(installs) == 4
     assert all("--require-hashes" in text or "--no-index" in text for text in installs)
-    assert all("--no-build-isolation" in text for text in BUILD.said("RUN") if " wheel " in text)
+    assert all("--no-build-isolation" in text for text in WITH_PLUGINS.said("RUN") if " wheel " in text)
 
 
 def test_everything_is_compiled(image):
@@ -205,3 +218,26 @@ def test_it_schedules_without_writing_files(image, settings, tmp_path):
         kubeconfig.unlink()
     assert "Traceback" not in log.read_text()
     assert files(image) == before
+
+
+# -- built, with plugins
+
+
+def test_the_controller_and_the_plugins_are_there(image, settings, tmp_path):
+    """The steps that the image with plugins adds to the other."""
+    steps = [step for step in WITH_PLUGINS.steps if step not in BUILD.steps]
+    pip, wheels = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check"], tmp_path / "wheels"
+    assert [text.split()[-1] for word, text in steps if word == "RUN"][:2] == [
+        "./stowplan-scheduler-plugins",
+        "/build/plugins/*.whl",
+    ]
+    subprocess.run(
+        [*pip, "wheel", "--no-deps", f"--wheel-dir={wheels}", ROOT / "packages" / "stowplan-scheduler-plugins"],
+        check=True,
+    )
+    site = tmp_path / "site"
+    subprocess.run([*pip, "install", "--no-index", "--no-deps", f"--target={site}", *wheels.iterdir()], check=True)
+    with_plugins = settings | {"PYTHONPATH": str(site)}
+    command = [image / "opt/stowplan/bin/python", "-m", "stowplan_scheduler_plugins.controller", "--help"]
+    told = subprocess.run(command, env=with_plugins, capture_output=True, text=True, check=True)
+    assert "--enableLeaderElection" in told.stdout

@@ -30,6 +30,7 @@ from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.timing.key_queue import KeyQueue
 from stowplan.kube.timing.times import REAL_TIMES, Times, within
 from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.net.client.events.event_forms import CoreV1
 from stowplan.net.client.events.event_recorder import EventBroadcaster
 from stowplan.scheduler.engine.watched_kinds import WatchedKind
 from stowplan.scheduler.framework.status import RAISED
@@ -81,7 +82,8 @@ class Runner:
         #: Set while keys are reconciled.
         self.ready = asyncio.Event()
         self._halted = False
-        self._events = EventBroadcaster(api, hostname=hostname, times=times, report=report)
+        # Roles of controllers grant events in the core group, which controller-runtime uses.
+        self._events = EventBroadcaster(api, hostname=hostname, times=times, report=report, form=CoreV1())
         self._recorders = [self._events.recorder(controller.name) for controller in self._controllers]
         self._informers = Informers(
             api,
