@@ -146,8 +146,8 @@ def _log_gates(gates: Gates) -> None:
         _log.warning(
             f"component has alpha features enabled in emulated version, this is unsupported: features=[{alpha}]"
         )
-    for name in gates.without_effect():
-        _log.warning(f"feature gate {name} cannot be disabled; setting ignored")
+    for name, why in gates.without_effect():
+        _log.warning(f"feature gate {name} {why}")
 
 
 def _show_flags(line: CommandLine) -> None:

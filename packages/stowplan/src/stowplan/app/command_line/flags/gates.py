@@ -38,6 +38,8 @@ ALWAYS_ON = frozenset(
     )
 )
 
+#: Gates that make the reference faster, and change nothing else.
+SPEED_ONLY = ("InterPodAffinityHostnameFastPath", "SchedulerPreQueueingHints")
 
 #: Switches for whole stages; explicit settings win over them.
 STAGE_SWITCHES: dict[str, Stage] = {"AllAlpha": "ALPHA", "AllBeta": "BETA"}
@@ -90,9 +92,14 @@ class Gates(PlainStruct, frozen=True):
             name for name, gate in sorted(self.known.items()) if gate.stage == "ALPHA" and self.features.enabled(name)
         ]
 
-    def without_effect(self) -> Iterator[str]:
-        """Gates that are off without effect, because of a setting or of the emulated version."""
-        return (name for name in sorted(ALWAYS_ON & self.known.keys()) if not self.features.enabled(name))
+    def without_effect(self) -> Iterator[tuple[str, str]]:
+        """Gates that are on or off without effect, because of a setting or of the emulated version, and why."""
+        for name in sorted(ALWAYS_ON & self.known.keys()):
+            if not self.features.enabled(name):
+                yield name, "cannot be disabled; setting ignored"
+        for name in SPEED_ONLY:
+            if self.features.enabled(name):
+                yield name, "is about speed alone; nothing is needed for it here"
 
 
 def gates_of(settings: Sequence[tuple[str, str]], versions: Versions | None = None) -> Gates:

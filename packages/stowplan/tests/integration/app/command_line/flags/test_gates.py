@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
-from stowplan.app.command_line.flags.gates import ALWAYS_ON, REQUIRED_GATES, gates_of
+from stowplan.app.command_line.flags.gates import ALWAYS_ON, REQUIRED_GATES, SPEED_ONLY, gates_of
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
 from stowplan.kube.config.features import UNBUILT
@@ -162,11 +162,14 @@ def test_the_lists_contain_settable_gates_only():
         assert gates_at(V1_36)[name] in (Gate("BETA", True), Gate("GA", True, locked=True)), name
 
 
-def test_disabling_without_effect_is_reported():
+def test_settings_without_effect_are_reported():
     assert list(gates("").without_effect()) == []
     found = gates("OpportunisticBatching=false,SchedulerAsyncPreemption=true,SchedulerPopFromBackoffQ=false")
-    assert list(found.without_effect()) == ["OpportunisticBatching"]
-    assert "OpportunisticBatching" in gates("", emulated="1.34").without_effect()
+    assert list(found.without_effect()) == [("OpportunisticBatching", "cannot be disabled; setting ignored")]
+    assert "OpportunisticBatching" in dict(gates("", emulated="1.34").without_effect())
+    for name in SPEED_ONLY:
+        told = dict(gates(f"{name}=true", emulated="1.37").without_effect())
+        assert told == {name: "is about speed alone; nothing is needed for it here"}
 
 
 # -- earlier versions
