@@ -45,6 +45,8 @@ class LoadedFiles(PlainStruct, frozen=True):
     quotas: Sequence[Mapping[str, Any]] = ()
     #: All LimitRanges and RuntimeClasses.
     policies: Sequence[Mapping[str, Any]] = ()
+    #: Objects of kinds that only plugins may read.
+    skipped: Sequence[Mapping[str, Any]] = ()
     #: Of the cluster that was dumped, if it is known.
     version: str = ""
 
@@ -77,4 +79,13 @@ def objects_of_files(
     named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
     quotas = [manifest for manifest in manifests if manifest["kind"] == _QUOTA]
     policies = [manifest for manifest in manifests if manifest["kind"] in _POLICIES]
-    return LoadedFiles(admitted.objects[len(classes) :], notes, made.workloads, named, quotas, policies, loaded.version)
+    return LoadedFiles(
+        objects=admitted.objects[len(classes) :],
+        notes=notes,
+        workloads=made.workloads,
+        manifests=named,
+        quotas=quotas,
+        policies=policies,
+        skipped=loaded.skipped,
+        version=loaded.version,
+    )

@@ -110,6 +110,10 @@ def custom_types(kinds: Iterable[type[ApiStruct]]) -> CustomTypes:
     return {(f"{kind.group}/{kind.version}", kind.plural): kind for kind in custom}
 
 
+def custom_type_of(obj: Mapping[str, Any], custom: CustomTypes) -> type[CustomObject] | None:
+    return custom.get((str(obj.get("apiVersion")), guessed_plural(str(obj.get("kind")))))
+
+
 _NO_TYPES: CustomTypes = {}
 
 
@@ -118,7 +122,7 @@ def decoded(obj: Mapping[str, Any] | msgspec.Struct, custom: CustomTypes = _NO_T
     if isinstance(obj, msgspec.Struct):
         return obj
     try:
-        custom_type = custom.get((str(obj.get("apiVersion")), guessed_plural(str(obj.get("kind")))))
+        custom_type = custom_type_of(obj, custom)
         if custom_type is not None:
             # The caller's dict stays as it is.
             return convert(msgspec.json.decode(msgspec.json.encode(obj)), custom_type)

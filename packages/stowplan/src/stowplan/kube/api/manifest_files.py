@@ -62,7 +62,9 @@ class Loaded(PlainStruct, frozen=True):
     #: Objects of the additionally requested kinds.
     others: tuple[Mapping[str, Any], ...] = ()
     other_sources: tuple[Source, ...] = ()
-    #: Skipped objects that no API server has stored, each with where it is from.
+    #: Skipped objects, such as custom resources.
+    skipped: tuple[Mapping[str, Any], ...] = ()
+    #: Those of them that no API server has stored, each with where it is from.
     unread: tuple[tuple[Mapping[str, Any], Source], ...] = ()
     #: Notes for the user about what was skipped.
     notes: tuple[str, ...] = ()
@@ -98,6 +100,7 @@ def load_files(
         tuple(loader.sources),
         others=tuple(loader.others),
         other_sources=tuple(loader.other_sources),
+        skipped=tuple(loader.skipped),
         unread=tuple(loader.unread),
         notes=(*reader.notes(), *loader.notes()),
         version=reader.version,
@@ -126,6 +129,18 @@ def load_manifests(
 def _raise(errors: Sequence[str]) -> None:
     if errors:
         raise LoadError(errors)
+
+
+def skipped_notes(skipped: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What is told of objects that nobody reads."""
+    kinds = Counter((str(raw["kind"]), str(raw["apiVersion"])) for raw in skipped)
+    objects = "1 object" if len(skipped) == 1 else f"{len(skipped)} objects"
+    if len(kinds) == 1:
+        [(kind, api_version)] = kinds
+        yield f"skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
+    elif kinds:
+        listed = ", ".join(f"{count} {kind}" for (kind, _), count in sorted(kinds.items()))
+        yield f"skipped {objects} of kinds that the scheduler does not read: {listed}"
 
 
 class _Reader(PlainStruct, kw_only=True):
@@ -254,22 +269,14 @@ class _Loader(PlainStruct, kw_only=True):
     raw: list[Mapping[str, Any]] = field(default_factory=list)
     sources: list[Source] = field(default_factory=list)
     unread: list[tuple[Mapping[str, Any], Source]] = field(default_factory=list)
-    #: Number of skipped objects by (kind, apiVersion).
-    skipped: Counter[tuple[str, str]] = field(default_factory=Counter)
+    skipped: list[Mapping[str, Any]] = field(default_factory=list)
     #: Number of objects by generateName, and the names that were made of it.
     prefixes: Counter[str] = field(default_factory=Counter)
     named: list[str] = field(default_factory=list)
 
     def notes(self) -> Iterator[str]:
-        total = self.skipped.total()
-        objects = "1 object" if total == 1 else f"{total} objects"
-        if len(self.skipped) == 1:
-            kind, api_version = next(iter(self.skipped))
-            yield f"skipped {objects} of kind {kind} ({api_version}), which the scheduler does not read"
-        elif self.skipped:
-            kinds = ", ".join(f"{count} {kind}" for (kind, _), count in sorted(self.skipped.items()))
-            yield f"skipped {objects} of kinds that the scheduler does not read: {kinds}"
-        if any(kind == "KubeSchedulerConfiguration" for kind, _ in self.skipped):
+        yield from skipped_notes(self.skipped)
+        if any(raw["kind"] == "KubeSchedulerConfiguration" for raw in self.skipped):
             yield "a KubeSchedulerConfiguration is no object of a cluster: give it as the configuration, --config FILE"
         if self.named:
             yield f"made names from generateName, as kubectl create does: {first_of(self.named)}"
@@ -291,7 +298,7 @@ class _Loader(PlainStruct, kw_only=True):
                 self.others.append(raw)
                 self.other_sources.append(source)
                 return True
-            self.skipped[error.kind, error.api_version] += 1
+            self.skipped.append(raw)
             if _has_metadata(raw) and not raw["metadata"].get("uid"):
                 self.unread.append((raw, source))
             return False
