@@ -20,6 +20,8 @@ COSTS = [[3.0, 3.4, 3.2], [2.0, 2.2, 2.7], [5.0, 5.5, 5.1]]
 CONTAINER = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "3"}}}
 SCENARIO = {
     "name": "a <b> & c",
+    "description": "Is <i>four</i> enough?",
+    "currency": "EUR",
     "duration": 600,
     "cluster": {"groups": [{"name": "a", "count": 4, "capacity": {"cpu": 4}, "zones": ["x", "y"], "price": 1}]},
     "workloads": [{"name": "w", "manifest": {"kind": "Pod", "spec": {"containers": [CONTAINER]}}, "each": 6}],
@@ -145,6 +147,8 @@ def test_reports_are_accessible_and_fit(open_tab, opened, name, scheme, width):
 def test_a_simulation_is_drawn_as_it_was(opened, width):
     page = opened("simulation", width)
     assert page.locator("h1").text_content() == "a <b> & c"
+    expect(page.locator(".report > p").nth(1)).to_have_text("Is <i>four</i> enough?")
+    expect(page.locator(".report-facts")).to_contain_text("0.67 EUR")
     use = reading(page, "#use", 1)
     assert use(top_of(page, "#use .line")) == pytest.approx(75, abs=1.5), "3 of 4 CPUs of each node, in percent"
     assert reading(page, "#pending", 1)(top_of(page, "#pending .area")) == pytest.approx(2, abs=0.05)

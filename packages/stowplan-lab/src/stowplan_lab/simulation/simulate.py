@@ -548,6 +548,8 @@ class Simulation:
         seconds = self._passed
         return SummaryRecord(
             name=self.scenario.name,
+            description=self.scenario.description,
+            currency=self.scenario.currency,
             seed=self.seed,
             emulated_version=str(self.features.emulated_version),
             simulated=seconds,

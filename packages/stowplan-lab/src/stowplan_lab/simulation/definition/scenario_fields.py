@@ -292,11 +292,15 @@ class OutputSpec(Spec, frozen=True, kw_only=True):
 
 class Scenario(Spec, frozen=True, kw_only=True):
     name: str = "scenario"
+    #: For readers of the report.
+    description: str = ""
     seed: int = 1
     #: The time at the start.
     start: str = "2026-01-01T00:00:00Z"
     #: When it ends; by default when nothing happens any more.
     duration: Span | None = None
+    #: Of prices.
+    currency: str = ""
     cluster: ClusterSpec = ClusterSpec()
     scheduler: SchedulerSpec = SchedulerSpec()
     workloads: tuple[WorkloadSpec, ...] = ()

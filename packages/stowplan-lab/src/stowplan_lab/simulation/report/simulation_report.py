@@ -18,7 +18,7 @@ from stowplan.ui.report_records import (
 )
 from stowplan_lab.simulation.report.left_out import LEFT_OUT
 from stowplan_lab.simulation.report.series import ABSENT, Sampler
-from stowplan_lab.simulation.report.summary_text import span_text
+from stowplan_lab.simulation.report.summary_text import cost_text, span_text
 from stowplan_lab.simulation.results.simulation_records import SampleRow, SummaryRecord
 
 #: Of a heat map.
@@ -42,6 +42,7 @@ def simulation_report(
         lines=(
             f"{span_text(summary.simulated)} simulated{ended}, seed {summary.seed}, "
             f"as Kubernetes {summary.emulated_version}",
+            *filter(None, [summary.description]),
         ),
         facts=tuple(_facts(summary)),
         notes=summary.notes,
@@ -75,7 +76,7 @@ def _sections(
     if replicas := _each(rows, "replicas"):
         caption = "Of workloads with an autoscaler."
         yield over_time("replicas", "Replicas", caption, _layers(times, replicas, "step"), pods)
-    cost = f"They cost {summary.cost:,.2f}." if summary.cost else ""
+    cost = f"They cost {cost_text(summary)}." if summary.cost else ""
     yield over_time("nodes", "Nodes", cost, _groups(rows, times), nodes)
     caption = "A row per node, or some of a group together: the resource that is scarcest there."
     fullness = _heat(sampler, summary.simulated)
@@ -99,7 +100,7 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     for name, share in summary.utilization.items():
         yield f"{name} in use", f"{share:.1%}"
     if summary.cost:
-        yield "cost", f"{summary.cost:,.2f}"
+        yield "cost", cost_text(summary)
 
 
 def _layers(times: tuple[float, ...], found: Values, kind: LayerKind = "line") -> Iterator[LayerRecord]:

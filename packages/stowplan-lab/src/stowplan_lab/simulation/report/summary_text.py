@@ -18,6 +18,10 @@ def span_text(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.2g} s"
 
 
+def cost_text(summary: SummaryRecord) -> str:
+    return f"{summary.cost:,.2f} {summary.currency}".rstrip()
+
+
 _CAUSES = 6
 
 
@@ -80,4 +84,4 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     )
     if summary.cost:
         groups = ", ".join(f"{name} {cost:,.2f}" for name, cost in summary.cost_by_group.items())
-        yield "cost", f"{summary.cost:,.2f} ({groups})"
+        yield "cost", f"{cost_text(summary)} ({groups})"

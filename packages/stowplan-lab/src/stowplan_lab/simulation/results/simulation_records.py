@@ -85,6 +85,7 @@ class WaitsRecord(Record, frozen=True, kw_only=True):
 
 class SummaryRecord(Record, frozen=True, kw_only=True):
     name: str
+    description: str = ""
     version: int = SIMULATION_VERSION
     seed: int
     #: Simulated seconds.
@@ -105,6 +106,7 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     utilization: dict[str, float] = field(default_factory=dict)
     fragmentation: dict[str, float] = field(default_factory=dict)
     cost: float = 0.0
+    currency: str = ""
     cost_by_group: dict[str, float] = field(default_factory=dict)
     nodes_at_end: int = 0
     nodes_most: int = 0
