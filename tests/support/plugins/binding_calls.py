@@ -1,19 +1,19 @@
 """PreBind, Bind and PostBind of a profile's plugins as the engine calls them, without the rest of a binding cycle."""
 
 import asyncio
-from types import SimpleNamespace
 from typing import Any
 
 from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, BindingStage
 from stowplan.scheduler.engine.effects import Cancel, RunPlugin
-from stowplan.scheduler.engine.outbox import Outbox
-from stowplan.scheduler.engine.schedule_one import Attempt
+from stowplan.scheduler.engine.schedule_one import Attempt, FailureHandler
+from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.status import error
-from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import NoStories
-from support.scheduling.recording_reporter import RecordingReporter
+from stowplan.scheduler.queue.queued_pod import QueuedPod
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from support.scheduling.engine_context import context
 
 
 class _Binding(BindingCycle):
@@ -25,27 +25,44 @@ class _Binding(BindingCycle):
         pass
 
 
+class _NoQueue(SchedulingQueue):
+    def __init__(self):
+        pass
+
+    def done(self, uid):
+        pass
+
+    def activate(self, pods):
+        pass
+
+
+class _BusyStatuses(PodStatuses):
+    def __init__(self):
+        pass
+
+    def withdraw(self, uid, listener):
+        return True
+
+
 class _Calls(BindingCycles):
     """Ends at the end of the point; `ended` is the status, `problems` the reports."""
 
     def __init__(self, framework, state, pod, node_name):
         self.problems = []
-        context: Any = SimpleNamespace(
-            outbox=Outbox(),
+        made = context(
             state=framework.handle.cluster,
-            queue=SimpleNamespace(done=lambda uid: None, activate=lambda pods: None),
-            waiting_pods=WaitingPods(now=lambda: 0.0),
-            pods_in_pre_bind=PodsInPreBind(),
+            queue=_NoQueue(),
             stories=NoStories(),
-            reporter=RecordingReporter(self.problems),
+            reports=self.problems,
         )
         # A status patch is always in progress, so that Bind does not follow PreBind.
-        statuses: Any = SimpleNamespace(withdraw=lambda uid, listener: True)
-        super().__init__(context, statuses=statuses, failures=None, metrics=None)
+        statuses = _BusyStatuses()
+        failures = FailureHandler(made, profiles={}, statuses=statuses, metrics=None)
+        super().__init__(made, statuses=statuses, failures=failures, metrics=None)
         self.call = framework, state, pod, node_name
         self.ended = None
         attempt = Attempt(
-            queued=None,
+            queued=QueuedPod(key=pod.key, pod=pod, timestamp=0.0),
             framework=framework,
             pod=pod,
             node_name=node_name,

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -91,6 +92,7 @@ _POINTS = {BindingStage.PRE_BIND: "PreBind", BindingStage.BIND: "Bind", BindingS
 _NOBODY: Iterator[str | Extender] = iter(())
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BindingCycles:
     """The binding cycles in progress."""
 
@@ -130,6 +132,7 @@ class BindingCycles:
             binding.begin()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class BindingCycle(PlainStruct, eq=False):
     """One pod's binding cycle."""
 
@@ -633,7 +636,7 @@ class PluginCall(PlainStruct, eq=False):
             return None
         return problem_of(request) if isinstance(request, Request) else InvalidStepError(request)
 
-    def _answer_of_steps(self, answer: Status | None) -> Status | None:
+    def _answer_of_steps(self, answer: object) -> Status | None:
         if self.binding.stage is BindingStage.POST_BIND:
             # PostBind has no result.
             return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
@@ -62,6 +63,7 @@ class Stopwatch:
         return self._base + self._clock()
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class Reporter:
     """Reports problems that are not part of any result, such as a failing Unreserve."""
 

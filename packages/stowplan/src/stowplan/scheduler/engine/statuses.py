@@ -40,6 +40,7 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Pod, PodCondition, PodStatus
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.reports import Reports
 from stowplan.scheduler.engine.dumped import DumpedStatus
@@ -182,6 +183,7 @@ class PodWrites:
         self.owner.rested(self)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class PodStatuses:
     def __init__(
         self,

@@ -142,17 +142,19 @@ def _own_placement(answer: Any, parent: Placement) -> Placement:
 def _filtered(answer: object, nodes: Nodes) -> object:
     if not isinstance(answer, Rejections):
         return answer
-    entries = tuple(_entry(entry, len(nodes)) for entry in answer.entries)
+    given: Iterable[Any] = answer.entries
+    entries = tuple(_entry(entry, len(nodes)) for entry in given)
     return Rejections(_own_mask(answer.mask, len(nodes)), entries)
 
 
 def _entry(entry: Any, count: int) -> Entry:
+    given = entry  # compiled code would take its fields for what they are declared to be
     if not isinstance(entry, Entry):
         raise unexpected("Rejections whose entries are of type Entry", entry)
     if not isinstance(entry.code, Code):
         raise unexpected("a Code as the code of an Entry", entry.code)
-    if not isinstance(entry.reason, Reason):
-        raise unexpected("a Reason as the reason of rejections", entry.reason)
+    if not isinstance(given.reason, Reason):
+        raise unexpected("a Reason as the reason of rejections", given.reason)
     return entry._replace(mask=_own_mask(entry.mask, count))
 
 
@@ -172,10 +174,11 @@ def _own(answer: object) -> object:
     return np.array(answer) if isinstance(answer, np.ndarray) else answer
 
 
-def _pre_filtered(answer: object, nodes: Nodes) -> object:
-    if not isinstance(answer, PreFilterResult) or answer.node_names is None:
+def _pre_filtered(answer: Any, nodes: Nodes) -> object:
+    given = answer
+    if not isinstance(answer, PreFilterResult) or given.node_names is None:
         return answer
-    names: Any = answer.node_names
+    names = given.node_names
     if not isinstance(names, frozenset | set) or not _all_names(names):
         raise unexpected("a set of node names in PreFilterResult", names)
     return PreFilterResult(frozenset(names))

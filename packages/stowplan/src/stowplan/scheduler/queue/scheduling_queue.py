@@ -20,6 +20,7 @@ from math import inf
 from typing import Any
 
 from stowplan.kube.api.types import Pod
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import QUEUES
@@ -71,6 +72,7 @@ PLUGINS_CHANGED = "PluginsChanged"
 _log = get_logger(__name__)
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class SchedulingQueue:
     """The pending pods of all profiles.
 

@@ -11,6 +11,7 @@ import yaml
 
 from stowplan import __version__
 from stowplan.app.cli.kube_scheduler import main
+from stowplan.kube import compiled
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeOpener, FakeScheduler
@@ -158,8 +159,9 @@ def test_it_starts_and_stops_on_request(command, kubeconfig, monkeypatch, loop):
         monkeypatch.setitem(sys.modules, "uvloop", None)
     code, out, err, opener = command(f"--kubeconfig={kubeconfig}")
     assert (code, out) == (0, "")
+    version = f"stowplan {compiled.with_form(__version__)} (decides as kube-scheduler 1.37)"
     assert messages(err) == [
-        f'"Starting Kubernetes Scheduler" version="stowplan {__version__} (decides as kube-scheduler 1.37)"',
+        f'"Starting Kubernetes Scheduler" version="{version}"',
         '"Requested to terminate, exiting"',
     ]
     assert opener.schedulers[0].stopped

@@ -153,7 +153,9 @@ def test_a_pod_with_other_requests_gets_another_shape(field, name, value):
 def test_changed_labels_owners_or_resources_give_another_shape():
     pod = made()
     assert not is_copy(replace(pod, metadata=replace(pod.metadata, labels={"app": "web"})), pod)
-    assert not is_copy(replace(pod, metadata=replace(pod.metadata, owner_references=[OwnerReference(kind="Job")])), pod)
+    assert not is_copy(
+        replace(pod, metadata=replace(pod.metadata, owner_references=(OwnerReference(kind="Job"),))), pod
+    )
     assert not is_copy(
         replace(pod, status=replace(pod.status, resources=ResourceRequirements(requests={"cpu": "2"}))), pod
     )

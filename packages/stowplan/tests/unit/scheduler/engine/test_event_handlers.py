@@ -10,9 +10,13 @@ from msgspec.structs import replace
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
+from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.event_handlers import EventHandlers
+from stowplan.scheduler.engine.statuses import PodStatuses
+from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
 from stowplan.testing import a_node, a_pod
 from support.observing.metrics import scheduler_metrics
+from support.plugins.profiles import framework as framework_of
 from support.scheduling.engine_context import context
 from support.scheduling.worlds import struct
 
@@ -24,15 +28,17 @@ class HandlersHarness:
 
     def __init__(self, *objects):
         self.heard = []
-        self.context = context(queue=self)
+        self.queue = HeardQueue(self)
+        self.context = context(queue=self.queue)
         self.state = self.context.state
+        profile = framework_of(self.state)
         self.waiting = self.context.waiting_pods
         self.checks = []
         self.durations = scheduler_metrics().event_handling_duration_seconds
         self.handlers = EventHandlers(
             self.context,
-            algorithm=SimpleNamespace(frameworks={"default-scheduler", "other"}),
-            statuses=SimpleNamespace(observe=self._observed, forget=lambda uid: self.heard.append(("forget", uid))),
+            algorithm=SchedulingAlgorithm(self.state, dict.fromkeys(("default-scheduler", "other"), profile)),
+            statuses=HeardStatuses(self),
             durations=self.durations,
             now=lambda: 0.0,
         )
@@ -58,26 +64,38 @@ class HandlersHarness:
         }
         return sorted(self.state.table.row_of), placed
 
-    # -- the queue ----------------------------------------------------------------------------------------------------
+
+class HeardQueue(SchedulingQueue):
+    def __init__(self, room):
+        self.room = room
 
     def move_all(self, event, old, new, *, pre_check=None):
-        self.checks.append(pre_check)
-        self.heard.append((event.label, version(old), version(new), *self.world()))
+        self.room.checks.append(pre_check)
+        self.room.heard.append((event.label, version(old), version(new), *self.room.world()))
 
-    def hears(self, event):
+    def is_registered(self, event):
         return True
 
     def add(self, info):
-        self.heard.append(("add", info.key, info.key in self.state.pending))
+        self.room.heard.append(("add", info.key, info.key in self.room.state.pending))
 
     def update(self, old, info):
-        self.heard.append(("update", version(old), version(info.pod), version(self.state.pending.get(info.key).pod)))
+        known = self.room.state.pending.get(info.key)
+        self.room.heard.append(("update", version(old), version(info.pod), version(known.pod)))
 
     def delete(self, info):
-        self.heard.append(("delete", info.key, info.key in self.state.pending))
+        self.room.heard.append(("delete", info.key, info.key in self.room.state.pending))
 
-    def _observed(self, pod):
-        self.heard.append(("observe", version(pod)))
+
+class HeardStatuses(PodStatuses):
+    def __init__(self, room):
+        self.room = room
+
+    def observe(self, pod):
+        self.room.heard.append(("observe", version(pod)))
+
+    def forget(self, uid):
+        self.room.heard.append(("forget", uid))
 
 
 def version(obj):
@@ -189,7 +207,7 @@ def test_a_node_update_is_in_the_state_before_its_events():
     room = HandlersHarness(at(a_node("n"), 1))
     row = room.state.table.row_of["n"]
     seen = []
-    room.move_all = lambda event, old, new, **_: seen.append((event.label, room.state.table.nodes[row] is new))
+    room.queue.move_all = lambda event, old, new, **_: seen.append((event.label, room.state.table.nodes[row] is new))
     room.change(at(a_node("n"), 1), at(a_node("n").labels(a="b").tainted("k"), 2))
     assert seen == [("NodeUpdateNodeLabel", True), ("NodeUpdateNodeTaint", True)]
 
@@ -205,7 +223,7 @@ def test_a_lookup_object_is_added_updated_and_deleted():
         return at(kind | {"metadata": {"name": "fast"}}, resource_version)
 
     seen = []
-    room.move_all = lambda event, old, new, **_: seen.append((event.label, version(old), version(new), known()))
+    room.queue.move_all = lambda event, old, new, **_: seen.append((event.label, version(old), version(new), known()))
     for old, new in ((None, 1), (1, 2), (2, None)):
         room.change(old and storage_class(old), new and storage_class(new))
     first, second = ("fast", "1", ""), ("fast", "2", "")

@@ -70,7 +70,9 @@ def rejected(answer):
             id="code",
         ),
         pytest.param(
-            rejected(lambda n: Rejections.where(np.ones(n, bool), "no")), "want a Reason as the reason", id="reason"
+            rejected(lambda n: Rejections(np.ones(n, bool), [Entry(np.ones(n, bool), Code.Unschedulable, "no")])),
+            "want a Reason as the reason",
+            id="reason",
         ),
         pytest.param(
             made(PreFilterPlugin, "pre_filter", lambda *_: PreFilterResult("n1")), "want a set of node names", id="name"

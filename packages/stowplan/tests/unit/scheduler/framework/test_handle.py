@@ -179,7 +179,7 @@ class Point:
 def installed(monkeypatch):
     def offer(*answers):
         monkeypatch.setattr(
-            "stowplan.scheduler.framework.runtime.registry.entry_points", lambda group: [Point(a) for a in answers]
+            "stowplan.scheduler.framework.runtime.registry.entry_points", lambda group: tuple(Point(a) for a in answers)
         )
 
     return offer

@@ -90,8 +90,8 @@ def test_pre_enqueue(state):
 
 def test_post_filter(state):
     plugin = answering(PostFilterPlugin, post_filter=GARBAGE)
-    profile = framework_of(state, plugin)
-    steps = profile.run_post_filter(profile.post_filter[0], CycleState(), None, None, waits=False)
+    profile, pod = framework_of(state, plugin), state.pod_info(struct(a_pod()))
+    steps = profile.run_post_filter(profile.post_filter[0], CycleState(), pod, None, waits=False)
     result = run_at_once(steps)
     assert (
         in_short(result.status.message) == "running PostFilter plugin \"P\": want a PostFilterResult, got {'what': 1}"

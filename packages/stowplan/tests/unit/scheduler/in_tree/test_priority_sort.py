@@ -1,10 +1,9 @@
 """PrioritySort: by priority, then by time in the queue."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from stowplan.scheduler.in_tree.priority_sort.plugin import PrioritySort
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.testing import a_pod
 
 
@@ -22,8 +21,8 @@ def test_less(bench, a, b, a_first, b_first):
     world = bench(PrioritySort)
 
     def queued(priority, timestamp):
-        pod = a_pod() if priority is None else a_pod().priority(priority)
-        return SimpleNamespace(pod=world.pod(pod), timestamp=timestamp)
+        info = world.pod(a_pod() if priority is None else a_pod().priority(priority))
+        return QueuedPod(pod=info, key=info.key, timestamp=timestamp)
 
     assert world.plugin.less(queued(*a), queued(*b)) is a_first
     assert world.plugin.less(queued(*b), queued(*a)) is b_first

@@ -409,8 +409,9 @@ class Filtering(Fold[PreFilterPlugin]):
         rejected = self.pre_filtered is not None and self.pre_filtered.status is not None
         if not rejected and not equal_arrays(self.feasible, self._joined(columns)):
             yield "other rows are feasible than those that no filter rejects"
-        if self.feasible_count != np.count_nonzero(self.feasible):
-            yield f"{self.feasible_count} feasible rows are counted, {np.count_nonzero(self.feasible)} are there"
+        there = int(np.count_nonzero(self.feasible))
+        if self.feasible_count != there:
+            yield f"{self.feasible_count} feasible rows are counted, {there} are there"
 
 
 def equal_arrays(one: Values | None, other: Values | None) -> bool:

@@ -1,12 +1,14 @@
 """Metrics of attempts: durations and labels."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from stowplan import testing
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.framework.status import Code, Status, unschedulable
+from stowplan.scheduler.queue.queued_pod import QueuedPod
 from support.observing.metrics import attempt_metrics, numbers, scheduler_metrics
+from support.scheduling.worlds import struct
 
 #: Started at 100 and has ended.
 STARTED, NOW = 100.0, 103.5
@@ -27,7 +29,15 @@ def sums(family):
 
 
 def a_pod(attempts=1, *, ready_since=90.0, flushed=False):
-    return SimpleNamespace(attempts=attempts, initial_attempt_timestamp=ready_since, was_flushed=flushed)
+    pod = ClusterState().pod_info(struct(testing.a_pod()))
+    return QueuedPod(
+        pod=pod,
+        key=pod.key,
+        timestamp=0.0,
+        attempts=attempts,
+        initial_attempt_timestamp=ready_since,
+        was_flushed=flushed,
+    )
 
 
 def test_a_decisions_duration_is_from_its_start_until_now(metrics, attempts):

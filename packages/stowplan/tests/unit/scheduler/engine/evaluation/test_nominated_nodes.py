@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.plugins import (
+    FilterPlugin,
     NodeFilterPlugin,
     NodePodExtensions,
     PreFilterPlugin,
@@ -13,8 +14,8 @@ from stowplan.plugins import (
     ShapeSigned,
     unschedulable,
 )
+from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
-from stowplan.scheduler.framework.runtime import nominated_pods as nominated
 from stowplan.scheduler.framework.status import Status
 from stowplan.testing import a_node, a_pod
 from support.examples import examples
@@ -52,6 +53,17 @@ class CountsAddedPods(PreFilterPlugin, NodeFilterPlugin, NodePodExtensions, Shap
 
     def filter_node(self, state, pod, node):
         return None
+
+
+class Judges(FilterPlugin, ShapeSigned):
+    """Counts the nodes that it is asked about with nominated pods added."""
+
+    name = "Judges"
+    reads = Reads.NODES
+    judged = 0
+
+    def filter(self, state, pod, nodes):
+        self.judged += len(nodes) if isinstance(nodes, HypotheticalNodes) else 0
 
 
 class World:
@@ -147,25 +159,17 @@ def test_cached_results_are_exact(plugins, monkeypatch):
     exact()
 
 
-def test_only_changed_nodes_are_evaluated_again(monkeypatch):
+def test_only_changed_nodes_are_evaluated_again():
     """Each new preemptor adds a nomination; in total, each node is evaluated a few times only."""
-    world = World()
+    world = World(Judges)
     for i in range(6, 100):
         world.state.add_node(struct(a_node(f"n{i}").allocatable(cpu="4", pods="9")))
     evaluation = Evaluation(world.framework)
-    judged = []
-    real = nominated.first_pass
-
-    def first_pass(framework, state, pod, nodes, arrivals):
-        judged.append(len(nodes))
-        return real(framework, state, pod, nodes, arrivals)
-
-    monkeypatch.setattr(nominated, "first_pass", first_pass)
     for i in range(100):
         outcome = evaluation.filter(world.pod("large", 1))
         assert len(outcome.refused) == i
         world.state.nominator.add(world.pod("large", 1), f"n{i}")
-    assert sum(judged) == 99
+    assert world.framework.plugins["Judges"].judged == 99
 
 
 def test_results_are_dropped_when_a_plugin_starts_to_skip():

@@ -23,6 +23,7 @@ from stowplan.plugins import (
     PreFilterResult,
     PreScorePlugin,
     Reads,
+    Reason,
     Rejections,
     ScorePlugin,
     TemplateSigned,
@@ -51,6 +52,7 @@ from support.scheduling.worlds import HOST, ZONE, named_like, namespace, remove_
 
 GPU = "example.com/gpu"
 QUOTA = custom_resource("quotas.v1.example.com")
+CLOSED = Reason("Closed", "closed")
 
 
 # -- users' plugins ---------------------------------------------------------------------------------------------------
@@ -69,7 +71,7 @@ class Quota(FilterPlugin, TemplateSigned):
         quota = self.handle.cluster.objects.get(QUOTA, f"{pod.namespace}/quota")
         closed = set(quota.content["closed"]) if quota else set()
         mask = [name in closed for name in nodes.names()]
-        return Rejections.where(_mask(mask), unschedulable("closed").reasons[0])
+        return Rejections.where(_mask(mask), CLOSED)
 
 
 class Favourite(ScorePlugin, TemplateSigned):
@@ -140,7 +142,7 @@ class Remembers(PreFilterPlugin, FilterPlugin, PreScorePlugin, ScorePlugin, Temp
 
     def filter(self, state, pod, nodes):
         closed = state.get("Remembers/closed") or ()
-        return Rejections.where(_mask([name in closed for name in nodes.names()]), unschedulable("closed").reasons[0])
+        return Rejections.where(_mask([name in closed for name in nodes.names()]), CLOSED)
 
     def pre_score(self, state, pod, nodes):
         quota, closed = self.closed(pod)
@@ -486,11 +488,11 @@ def test_unrelated_changes_leave_reuse_alone(obj):
     ],
     ids=lambda obj: obj["kind"],
 )
-def test_changes_of_other_claims_do_not_affect_a_pod_with_an_unbound_claim(obj):
+def test_changes_of_other_claims_do_not_affect_a_pod_with_an_unbound_claim(obj, monkeypatch):
     state = cluster(volumes.claim("data", class_name="local"), LOCAL, in_zone("v", "a"))
     profile = framework_on(state)
     shared, pod = Evaluation(profile), state.pod_info(struct(with_volume(a_pod(), CLAIMED)))
-    signature, asked = profile.signature(pod), asked_filters(profile)
+    signature, asked = profile.signature(pod), asked_filters(profile, monkeypatch)
     shared.filter(pod)
     for change in (state.put_object, state.put_object, state.remove_object):
         change(struct(obj))
@@ -500,22 +502,26 @@ def test_changes_of_other_claims_do_not_affect_a_pod_with_an_unbound_claim(obj):
         assert "VolumeBinding" not in asked
 
 
-def asked_filters(profile):
+def asked_filters(profile, monkeypatch):
     """Records the names of called Filter plugins, in order."""
-    asked, ask = [], profile.ask_filter
+    asked = []
 
-    def asking(plugin, *args):
-        asked.append(plugin.name)
-        return ask(plugin, *args)
+    def recorded(filter_):
+        def asking(plugin, *args):
+            asked.append(plugin.name)
+            return filter_(plugin, *args)
 
-    profile.ask_filter = asking
+        return asking
+
+    for plugin in {type(plugin) for plugin in profile.filter}:
+        monkeypatch.setattr(plugin, "filter", recorded(plugin.filter))
     return asked
 
 
-def test_only_plugins_whose_objects_changed_are_called_again():
+def test_only_plugins_whose_objects_changed_are_called_again(monkeypatch):
     state = cluster()
     profile = framework_on(state, Quota, Favourite, Remembers)
-    shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile)
+    shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile, monkeypatch)
 
     def says():
         asked.clear()
@@ -541,10 +547,10 @@ def test_only_plugins_whose_objects_changed_are_called_again():
 
 
 @pytest.mark.parametrize("plugin", [Undeclared, CannotSay, SaysNonsense])
-def test_a_plugin_without_a_declaration_depends_on_all_objects(plugin):
+def test_a_plugin_without_a_declaration_depends_on_all_objects(plugin, monkeypatch):
     state = cluster()
     profile = framework_on(state, plugin)
-    shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile)
+    shared, pod, asked = Evaluation(profile), state.pod_info(struct(a_pod())), asked_filters(profile, monkeypatch)
     shared.filter(pod)
     asked.clear()
     assert shared.filter(pod).reused
@@ -662,11 +668,11 @@ def test_reuse_is_exact_while_objects_change(switched, without):
     holds()
 
 
-def test_waiting_pods_of_a_stateful_set_share_results():
+def test_waiting_pods_of_a_stateful_set_share_results(monkeypatch):
     """Whether a claim is being provisioned or is bound does not matter to pods with claims of their own."""
     state = cluster(MADE)
     profile = framework_on(state)
-    sums, shared, asked = SharedColumns(profile), {}, asked_filters(profile)
+    sums, shared, asked = SharedColumns(profile), {}, asked_filters(profile, monkeypatch)
 
     def judged(i):
         name = f"data-web-{i}"
@@ -707,7 +713,7 @@ class Chained(FilterPlugin, TemplateSigned):
         last = self._quota(self._quota("first").content["next"])
         if last is None or not last.content.get("closed"):
             return None
-        return Rejections.where(np.ones(len(nodes), np.bool_), unschedulable("closed").reasons[0])
+        return Rejections.where(np.ones(len(nodes), np.bool_), CLOSED)
 
 
 @pytest.mark.parametrize("reuse", [True, False])

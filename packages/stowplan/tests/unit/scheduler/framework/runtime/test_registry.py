@@ -147,7 +147,8 @@ def offer(monkeypatch, **points):
     """Entry points by name, into the module above (or a missing one)."""
 
     def entry_points(*, group):
-        return [EntryPoint(name, value, group) for name, value in points.items()] if group == "stowplan.plugins" else []
+        assert group == "stowplan.plugins"
+        return tuple(EntryPoint(name, value, group) for name, value in points.items())
 
     monkeypatch.setattr(registry_module, "entry_points", entry_points)
 
