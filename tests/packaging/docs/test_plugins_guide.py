@@ -43,7 +43,7 @@ def test_examples_run(block):
 
 
 def test_each_plugin_level_has_an_example_offline_and_live():
-    assert len(BLOCKS) == 9
+    assert len(BLOCKS) == 10
     assert sum("live_cluster" in block for block in BLOCKS) == 2
 
 
