@@ -87,6 +87,8 @@ class World:
         self.client("/api/v1/nodes", node)
         status = {"status": {"capacity": room, "allocatable": room, "conditions": [ready]}}
         self._patch(f"/api/v1/nodes/{name}/status", status)
+        # A real server taints new nodes, and no controller takes that back.
+        self._patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
     def pod(self, name, *, cpu="1", group="", namespace="", **spec):
         pod = manifests.pod(name, labels={LABEL: group} if group else None, **spec)
