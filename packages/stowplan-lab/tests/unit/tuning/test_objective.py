@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.ui.report_records import ReportRecord
 from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
 from stowplan_lab.simulation.simulate import SimulationResult
 from stowplan_lab.tuning.objective import TuningError, axes_of, front, measured_since, read_objective
@@ -94,7 +95,8 @@ def test_a_part_counts_the_pods_created_in_it():
         row(80.0, end="refused"),
     ]
     series = [sample(0.0, 1, 0.0), sample(50.0, 2, 4.0), sample(100.0, 4, 9.0)]
-    found = measured_since(SimulationResult(summary=summary, series=series, decisions=rows), 50.0)
+    result = SimulationResult(summary=summary, series=series, record=ReportRecord(title=""), decisions=rows)
+    found = measured_since(result, 50.0)
     # 2 s; nothing, as one came with a node; 40 s so far, which count; 6 s until it was deleted.
     assert found["waits.mean"] == 16.0
     assert (found["waits.longest"], found["unplaced"]) == (40.0, 2.0)
