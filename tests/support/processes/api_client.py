@@ -34,14 +34,26 @@ class Client:
     def until(self, path, ready, *, seconds=30):
         """Watches a collection until `ready` accepts its objects by name, and returns them."""
         objects = {}
-        request = urllib.request.Request(f"{self.url}{path}?watch=1&timeoutSeconds={seconds}", headers=self.headers)
-        with urllib.request.urlopen(request, context=self.tls) as lines:
-            for line in lines:
-                event = json.loads(line)
-                name = event["object"]["metadata"]["name"]
-                objects[name] = event["object"]
-                if event["type"] == "DELETED":
-                    del objects[name]
-                if ready(objects):
-                    return objects
+        for event in self._events(path, seconds):
+            if event["type"] == "ERROR":
+                # As when a definition of custom resources has changed: from the beginning.
+                objects.clear()
+                continue
+            name = event["object"]["metadata"]["name"]
+            objects[name] = event["object"]
+            if event["type"] == "DELETED":
+                del objects[name]
+            if ready(objects):
+                return objects
         raise AssertionError(f"{path} did not get ready: {json.dumps(objects)[:4000]}")
+
+    def _events(self, path, seconds):
+        """Of a watch, and of another one if the server ends it with an error."""
+        request = urllib.request.Request(f"{self.url}{path}?watch=1&timeoutSeconds={seconds}", headers=self.headers)
+        event = {"type": "ERROR"}
+        while event["type"] == "ERROR":
+            event = {"type": ""}
+            with urllib.request.urlopen(request, context=self.tls) as lines:
+                for line in lines:
+                    event = json.loads(line)
+                    yield event

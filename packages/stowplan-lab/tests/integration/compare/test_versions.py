@@ -23,7 +23,10 @@ EMPTY = a_node("empty").allocatable(cpu="4", memory="16Gi", pods="10")
 
 
 @pytest.fixture
-def scenario(tmp_path):
+def scenario(tmp_path, monkeypatch):
+    # Results are written into the working directory.
+    monkeypatch.chdir(tmp_path)
+
     def write(**told):
         objects = [WITH_IMAGE.obj(), EMPTY.obj(), RUNNING.obj(), POD]
         dump = {"apiVersion": "v1", "kind": "List", **told, "items": objects}
