@@ -3,6 +3,8 @@
 import pytest
 
 from stowplan.kube.api.api_errors import Conflict
+from stowplan.kube.config.features import with_chosen
+from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.net.client.client_errors import OutcomeUnknown
 from support.api.manifests import node, pod
 from support.api.tampered_api import Tampered, raising
@@ -10,6 +12,8 @@ from support.live.http_scheduler import scheduled
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.failed_attempts import check, failed, nominated, nothing_in_flight
 
+#: Since 1.37 a conflict is sent again.
+ONCE = with_chosen({}, V1_36)
 TRIED = 'running Bind plugin "DefaultBinder": '
 
 
@@ -29,7 +33,7 @@ async def test_a_binding_that_fails_is_tried_again(api_server, namespace, error)
         api.instead["bind"] = raising(error, times=1)
         return api
 
-    async with scheduled(api_server, namespace, config=config, before=before, wrap=wrap) as c:
+    async with scheduled(api_server, namespace, config=config, features=ONCE, before=before, wrap=wrap) as c:
         await check(c, "web", c.objects.made("pods", "web"), failed(f"{TRIED}{error}"))
         assert nothing_in_flight(c)
         await c.advance(1.0)
@@ -41,8 +45,19 @@ async def test_a_binding_that_fails_is_tried_again(api_server, namespace, error)
         assert (await c.condition("web"))["status"] == "True"
 
 
-async def test_a_pod_that_another_client_binds_meanwhile(api_server, namespace):
+async def test_a_conflict_is_sent_again_since_1_37(api_server, namespace):
     async with scheduled(api_server, namespace, wrap=Tampered) as c:
+        await c.nodes(node("n1"))
+        c.api.instead["bind"] = raising(Conflict("somebody was faster"), times=3)
+        await c.pods(pod("web"))
+        await c.advance(0.5)
+        assert await c.node_of("web") == "n1"
+        assert [e["reason"] for e in await c.events("web")] == ["Scheduled"]
+        assert c.api.verbs("web") == ["bind"] * 4
+
+
+async def test_a_pod_that_another_client_binds_meanwhile(api_server, namespace):
+    async with scheduled(api_server, namespace, features=ONCE, wrap=Tampered) as c:
         await c.nodes(node("n1"), node("n2", unschedulable=True))
 
         async def late(call, go_on):

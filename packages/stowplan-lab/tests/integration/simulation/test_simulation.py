@@ -149,9 +149,9 @@ def test_a_gang_that_can_never_fit(tmp_path):
     found = run_with_files(tmp_path, *gangs(3, 5))
     assert found.summary.ends == {"pending": 5, "running": 3}
     assert found.summary.notes == ("gang1 can never run: it needs 10 cpu for 5 pods, nodes and groups allow at most 8",)
-    # It is tried again when its backoff of 1, 2, 4, 8, 10, 10, … s is over, as by kube-scheduler. Once a pod does not
-    # fit, the others are not tried.
-    assert found.summary.attempts == 3 + 2 * 14 == sum(row.attempts for row in found.decisions)
+    # It is tried again when its backoff is over, which grows to 10 s times the root of the group's size: after 1, 2, 4,
+    # 8, 16, 22.4, 22.4, … s, as by kube-scheduler 1.37. Once a pod does not fit, the others are not tried.
+    assert found.summary.attempts == 3 + 2 * 9 == sum(row.attempts for row in found.decisions)
     assert {one.cause for one in found.summary.causes} == {"NodeResourcesFit", "pod group"}
 
 

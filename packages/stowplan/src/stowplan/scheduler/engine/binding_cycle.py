@@ -607,8 +607,13 @@ class PluginCall(PlainStruct, eq=False):
 
     def _request_answered(self, binder: RequestBinder, outcome: Outcome) -> None:
         if binder.retry_delays and is_retriable(outcome):
-            attempt = self.binding.attempt
-            self.binder, self.steps = None, binder.bind_again(outcome, attempt.pod, attempt.node_name)
+            attempt, at = self.binding.attempt, ("Bind", binder)
+            self.binder = None
+            steps = call(binder.bind_again, outcome, attempt.pod, attempt.node_name, check=None, failed=raised, at=at)
+            if isinstance(steps, Status):
+                self._answered(steps)
+                return
+            self.steps = steps
             self.step(None)
         else:
             self._answered(call(binder.bind_answer, outcome, at=("Bind", binder)))

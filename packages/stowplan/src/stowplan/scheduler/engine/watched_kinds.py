@@ -11,12 +11,15 @@ docs/reference/behaviour.md, Informers and kinds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeGuard
+from functools import partial
+from typing import Any, TypeGuard
 
 from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.events import (
     ANY,
     ASSIGNED_POD,
@@ -29,7 +32,10 @@ from stowplan.scheduler.framework.events import (
     UNSCHEDULED_POD,
 )
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.sources import Source, sources_of
+from stowplan.scheduler.framework.sources import Source
+from stowplan.scheduler.framework.status import typed
+
+_log = get_logger(__name__)
 
 #: Kind -> names of plugins.
 _Plugins = dict[type[ApiStruct], set[str]]
@@ -85,7 +91,17 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
 
 def measured_sources(frameworks: Iterable[Framework]) -> list[Source]:
     """What is measured for the plugins of these profiles."""
-    return sources_of(plugin for framework in frameworks for plugin in framework.plugins.values())
+    found: dict[Source, None] = {}
+    for plugin in (plugin for framework in frameworks for plugin in framework.plugins.values()):
+        failed, at = partial(_unmeasured, plugin.name), ("Sources", plugin)
+        found |= dict.fromkeys(call(plugin.sources, check=tuple, required=True, failed=failed, at=at))
+    return list(found)
+
+
+def _unmeasured(plugin: str, why: BaseException, by: Callable[..., Any]) -> tuple[Source, ...]:
+    problem = "A plugin failed to say what is measured for it, and goes without"
+    _log.error(None, problem, plugin=plugin, cause=typed(why))
+    return ()
 
 
 def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:

@@ -7,7 +7,7 @@ was never reached has no object. One that fails keeps its last.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -70,12 +70,3 @@ class Source(msgspec.Struct, frozen=True):
     async def measure(self, client: MeasuringClient) -> Mapping[str, Any]:
         """The object's content, without metadata; whatever it raises is logged once."""
         raise NotImplementedError
-
-
-class _HasSources(Protocol):
-    def sources(self) -> Iterable[Source]: ...
-
-
-def sources_of(plugins: Iterable[_HasSources]) -> list[Source]:
-    """The distinct sources of plugins, in order."""
-    return list(dict.fromkeys(source for plugin in plugins for source in plugin.sources()))
