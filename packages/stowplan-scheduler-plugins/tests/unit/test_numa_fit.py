@@ -18,7 +18,7 @@ def lowest(bits):
     return None if not bits else (int(bits) & -int(bits)).bit_length() - 1
 
 
-@examples(400)
+@examples(120)
 @given(data=st.data(), resources=numa.OF_NODES, lists=st.lists(numa.LISTS, min_size=1, max_size=3), qos=CLASSES)
 def test_cells_fit_one_request_after_the_other_as_node_by_node(data, resources, lists, qos):
     topologies = [data.draw(numa.topologies(f"n{i}")) for i in range(len(resources))]

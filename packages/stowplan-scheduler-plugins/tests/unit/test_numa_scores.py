@@ -25,7 +25,7 @@ def drawn(data, resources):
 
 
 @pytest.mark.parametrize("strategy", CELL_SCORES)
-@examples(200)
+@examples(80)
 @given(data=st.data(), resources=numa.OF_NODES, lists=LISTS)
 def test_scores_of_cells_are_those_of_each_node(strategy, data, resources, lists):
     cells, plain = drawn(data, resources)
@@ -37,7 +37,7 @@ def test_scores_of_cells_are_those_of_each_node(strategy, data, resources, lists
     ]
 
 
-@examples(400)
+@examples(120)
 @given(data=st.data(), resources=numa.OF_NODES, lists=LISTS, qos=st.sampled_from(("Guaranteed", "Burstable")))
 def test_the_fewest_cells_are_those_of_each_node(data, resources, lists, qos):
     cells, plain = drawn(data, resources)

@@ -32,7 +32,7 @@ def a_goal(drawn, random):
     return kind()
 
 
-@examples(120)
+@examples(40)
 @given(RANDOM)
 def test_each_pod_goes_where_the_plan_says(random):
     drawn = a_cluster(random)
@@ -70,7 +70,7 @@ def test_each_pod_goes_where_the_plan_says(random):
     assert not real.displaced
 
 
-@examples(60)
+@examples(20)
 @given(RANDOM)
 def test_no_goal_gets_worse(random):
     drawn = a_cluster(random)
