@@ -64,7 +64,7 @@ def scheduled_without_preemption(cluster: Cluster, pods: Sequence[Pod]) -> list[
     """Decisions for pending pods; nobody is evicted for them."""
     for pod in pods:
         cluster.add(replace(pod, spec=replace(pod.spec, preemption_policy="Never")))
-    ours = [cluster.pod(f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}") for pod in pods]
+    ours = [cluster.pod(cluster.pod(pod).key) for pod in pods]
     return cluster.schedule([info.key for info in ours if cluster.engine.framework_for(info) is not None])
 
 
@@ -82,7 +82,7 @@ class _Search:
                 alone = copy_of(pod, f"{pod.metadata.name}-room-{number}")
                 alone = replace(alone, spec=replace(alone.spec, scheduling_group=None))
                 cluster.add(alone)
-                (decision,) = cluster.places([f"{alone.metadata.namespace or 'default'}/{alone.metadata.name}"])
+                (decision,) = cluster.places([cluster.pod(alone).key])
                 node = decision.node_name
                 if not node:
                     why = f"makes room for {pod.metadata.name}"

@@ -18,6 +18,8 @@ from copy import copy
 from enum import Enum
 from math import inf
 
+from msgspec.structs import replace
+
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
 from stowplan.ask.rebalance.plan_records import KeptRecord, PlannedMoveRecord
@@ -30,9 +32,7 @@ from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
-from stowplan.scheduler.engine.schedule_one import schedule_pod
 
 #: Why a pod cannot move, by what happens when it leaves its node.
 _STAYS = {
@@ -45,8 +45,7 @@ _STAYS = {
 class Outcome(Enum):
     MOVED = "moved"
     KEPT = "kept"
-    #: Not tried: as many have left its node, or in all, as may.
-    NODE_LIMIT = "node limit"
+    #: Not tried: as many have moved as may.
     TOTAL_LIMIT = "total limit"
 
 
@@ -54,8 +53,6 @@ class Limits(PlainStruct, frozen=True):
     """How many pods may move; None: any number."""
 
     total: int | None = None
-    per_node: int | None = None
-    per_namespace: int | None = None
     #: In one step: in all, and of one owner.
     at_once: int | None = None
     at_once_per_owner: int | None = None
@@ -72,8 +69,6 @@ class _Progress(PlainStruct):
     step: int = 1
     #: Nodes that are cordoned since the last move, before the next one.
     cordoned: list[str] = field(default_factory=list)
-    from_node: Counter[str] = field(default_factory=Counter)
-    from_namespace: Counter[str] = field(default_factory=Counter)
 
     def copy(self) -> _Progress:
         copies = (copy(getattr(self, name)) for name in self.__struct_fields__)
@@ -161,9 +156,8 @@ class Moves:
 
     def move(self, info: PodInfo, reason: str, worthwhile: Callable[[str], str] | None = None) -> Outcome:
         """`worthwhile`: why the move to a node is not, once it is made; "" if it is."""
-        limit = self._limit(info)
-        if limit is not None:
-            return limit
+        if self.left <= 0:
+            return Outcome.TOTAL_LIMIT
         # Whoever loses its node forgets it.
         node = info.node_name
         kept = self._reason_to_stay(info) or self._try(info, node, worthwhile or _is_always, reason)
@@ -174,22 +168,12 @@ class Moves:
 
     # -- whether it may move -------------------------------------------------------------------------------------------
 
-    def _limit(self, info: PodInfo) -> Outcome | None:
-        limits, progress = self._limits, self._progress
-        if self.left <= 0:
-            return Outcome.TOTAL_LIMIT
-        if limits.per_node is not None and progress.from_node[info.node_name] >= limits.per_node:
-            return Outcome.NODE_LIMIT
-        return None
-
     def _reason_to_stay(self, info: PodInfo) -> str:
-        outcome, limits, progress = eviction_outcome(info.pod), self._limits, self._progress
+        outcome = eviction_outcome(info.pod)
         if outcome in _STAYS:
             return _STAYS[outcome]
         if self.has_moved(info):
             return "it has moved once"
-        if limits.per_namespace is not None and progress.from_namespace[info.namespace] >= limits.per_namespace:
-            return f"{limits.per_namespace} pods of its namespace have moved"
         return self._refused(info)
 
     def _refused(self, info: PodInfo) -> str:
@@ -218,7 +202,9 @@ class Moves:
             return known
         with cluster.transaction() as transaction:
             cluster.evict(info.key)
-            (key,) = put_back(cluster, [info.pod])
+            # Nobody is evicted for it.
+            meek = replace(info.pod, spec=replace(info.pod.spec, preemption_policy="Never"))
+            (key,) = put_back(cluster, [meek])
             provisions = bind_claims_of(cluster, [cluster.pod(key).pod])
             to, why_not = self._place(cluster.pod(key))
             if to == before:
@@ -239,12 +225,6 @@ class Moves:
         framework = self.cluster.engine.framework_for(pod)
         if framework is None:
             return "", f'no profile schedules for "{pod.shape.scheduler_name}"'
-        if not framework.handle.extenders():
-            # Preemption takes long, and nobody is to be evicted.
-            steps = schedule_pod(self.cluster.engine.algorithm, framework, pod, run_post_filter=False)
-            decision = run_at_once(steps, max_portions=0)
-            if not decision.node_name:
-                return "", _refusal(decision)
         decision = self.cluster.places([pod.key])[0]
         return decision.node_name, "" if decision.node_name else _refusal(decision)
 
@@ -257,8 +237,6 @@ class Moves:
         self._budgets.evicted(info)
         progress.out.append(info)
         progress.out_of[owner] += 1
-        progress.from_node[before] += 1
-        progress.from_namespace[info.namespace] += 1
         progress.made[info.key] = PlannedMoveRecord(
             pod=info.key,
             from_=before,

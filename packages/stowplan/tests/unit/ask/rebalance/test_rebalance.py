@@ -197,8 +197,6 @@ def test_a_budget_that_allows_nothing():
 
 def test_limits():
     assert steps(*leaving(3, total=2)) == [1, 1]
-    assert steps(*leaving(3, per_node=1)) == [1]
-    assert steps(*leaving(3, per_namespace=2)) == [1, 1]
 
 
 def test_pending_pods_that_find_a_node_then():
