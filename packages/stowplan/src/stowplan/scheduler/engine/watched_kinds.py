@@ -20,6 +20,7 @@ from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.boundary import call
+from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.events import (
     ANY,
     ASSIGNED_POD,
@@ -92,7 +93,9 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
 def measured_sources(frameworks: Iterable[Framework]) -> list[Source]:
     """What is measured for the plugins of these profiles."""
     found: dict[Source, None] = {}
-    for plugin in (plugin for framework in frameworks for plugin in framework.plugins.values()):
+    everyone = (plugin for framework in frameworks for plugin in framework.plugins.values())
+    # Nearly none has any.
+    for plugin in (plugin for plugin in everyone if type(plugin).sources is not Plugin.sources):
         failed, at = partial(_unmeasured, plugin.name), ("Sources", plugin)
         found |= dict.fromkeys(call(plugin.sources, check=tuple, required=True, failed=failed, at=at))
     return list(found)
