@@ -51,6 +51,7 @@ from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create
 from stowplan.scheduler.framework.runtime.registry import load_plugin
+from stowplan.scheduler.inspection.frames import flat, to_frame
 from stowplan.ui.one_file import report_file
 from stowplan.ui.report_records import ReportRecord
 from stowplan.ui.source_records import configuration_record
@@ -69,15 +70,10 @@ from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, Orphaned
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_report import simulation_report
-from stowplan_lab.simulation.results.ledger import CALM, Ledger
+from stowplan_lab.simulation.results.ledger import Ledger
 from stowplan_lab.simulation.results.output import Digest, Folder, Sink, discard
-from stowplan_lab.simulation.results.simulation_records import (
-    CauseRecord,
-    DecisionRow,
-    SampleRow,
-    SummaryRecord,
-    WaitsRecord,
-)
+from stowplan_lab.simulation.results.parts import CALM, hours_of, waits_record
+from stowplan_lab.simulation.results.simulation_records import CauseRecord, DecisionRow, SampleRow, SummaryRecord
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import files_at_start, objects_at_start, version_at_start
@@ -120,7 +116,7 @@ class SimulationResult:
     """
 
     summary: SummaryRecord
-    series: list[SampleRow]
+    series: list[SampleRow] = field(repr=False)
     #: What the report shows.
     record: ReportRecord = field(repr=False)
     #: None if they were written to a folder, or not requested.
@@ -128,12 +124,32 @@ class SimulationResult:
     folder: Path | None = None
 
     def to_frame(self) -> Any:
-        """The decisions as a pandas or polars DataFrame."""
-        from stowplan.scheduler.inspection.frames import to_frame
+        """The decisions as a pandas or polars DataFrame, with a column per resource and label, and NaN for none.
 
+        `summary.units` has the units.
+        """
         if self.decisions is None:
             raise ScenarioError(f"the decisions are in {self.folder}: read decisions.jsonl, or simulate without folder")
-        return to_frame(self.decisions)
+        return to_frame(map(flat, self.decisions))
+
+    def series_frame(self) -> Any:
+        """The series as a DataFrame, with a column such as `used.cpu` for each value of a mapping."""
+        return to_frame(map(flat, self.series))
+
+    def parts_frame(self, kind: str = "workload") -> Any:
+        """Pods, waits, use and costs by `workload`, `namespace` or a label; the names are those of `summary.parts`."""
+        if kind not in self.summary.parts:
+            known = ", ".join(self.summary.parts) or "nothing: all pods have the same workload and namespace"
+            raise ScenarioError(f"the pods are not summed by {kind!r}, but by {known}")
+        return to_frame(map(flat, self.summary.parts[kind]))
+
+    def _repr_html_(self) -> str:
+        """A table of the summary for notebooks."""
+        from stowplan.scheduler.inspection.html_cells import text_cell, text_head
+        from stowplan_lab.simulation.report.summary_text import summary_facts
+
+        rows = (f"<tr>{text_head(name)}{text_cell(text)}</tr>" for name, text in summary_facts(self.summary))
+        return f"<table>{''.join(rows)}</table>"
 
     def report(self) -> str:
         """A self-contained HTML page with charts."""
@@ -339,7 +355,7 @@ class Simulation:
         time.halted = self._stopped
         self.context = context = SimulationContext(time, ledger, self.engine.state, scenario.models, self.seed)
         self.admission = Admission(store, self._released)
-        self.fleet = Fleet(context, scenario.cluster.groups)
+        self.fleet = ledger.prices = Fleet(context, scenario.cluster.groups)
         self.kubelets = Kubelets(context)
         self.budgets = BudgetController(context, self.kubelets)
         orphans, evictions = OrphanedPods(context, self.fleet), TaintEvictions(context)
@@ -570,6 +586,15 @@ class Simulation:
             fragmentation=dict(self.sampler.mean("fragmentation")),
             cost=round(sum(fleet.costs.values()), _DIGITS),
             cost_by_group={name: round(cost, _DIGITS) for name, cost in sorted(fleet.costs.items())},
+            cost_idle=round(sum(fleet.costs.values()) - ledger.billed, _DIGITS),
+            idle_hours=hours_of(
+                {
+                    name: all_of_it - ledger.used_seconds[name]
+                    for name, all_of_it in fleet.seconds.items()
+                    if name != "pods"
+                }
+            ),
+            parts=dict(ledger.parts.records()),
             nodes_at_end=len(fleet.nodes),
             nodes_most=fleet.most,
             nodes_mean=round(fleet.node_seconds / seconds, _DIGITS) if seconds else float(len(fleet.nodes)),
@@ -578,21 +603,6 @@ class Simulation:
             digest=self._digest.text,
             notes=tuple(self.context.notes),
         )
-
-
-def waits_record(waits: Waits) -> WaitsRecord:
-    p50, p90, p95, p99 = (round(waits.quantile(share), _DIGITS) for share in (0.5, 0.9, 0.95, 0.99))
-    return WaitsRecord(
-        pods=waits.count,
-        unplaced=waits.unplaced,
-        at_once=waits.none,
-        mean=round(waits.mean, _DIGITS),
-        p50=p50,
-        p90=p90,
-        p95=p95,
-        p99=p99,
-        longest=round(waits.longest, _DIGITS),
-    )
 
 
 def causes_of(ledger: Ledger) -> tuple[CauseRecord, ...]:

@@ -18,7 +18,7 @@ from statistics import fmean
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.timing.waits import Waits, wait_measures
 from stowplan.scheduler.framework.status import RAISED
-from stowplan_lab.simulation.results.ledger import CALM, REFUSED
+from stowplan_lab.simulation.results.parts import CALM
 from stowplan_lab.simulation.results.simulation_records import SampleRow
 from stowplan_lab.simulation.simulate import SimulationResult
 
@@ -48,10 +48,9 @@ def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
     samples = [row for row in result.series if row.time >= since] or result.series[-1:]
     waits = Waits()
     for row in result.decisions or ():
-        arrived_placed = row.placed is not None and not row.attempts
-        if row.arrived >= since and row.end != REFUSED and not arrived_placed:
-            end = row.placed if row.placed is not None else until if row.ended is None else row.ended
-            waits.add(end - row.arrived, placed=row.placed is not None)
+        wait = row.wait(until)
+        if row.arrived >= since and wait is not None:
+            waits.add(wait, placed=row.placed is not None)
     evicted = (row for row in result.decisions or () if row.evicted is not None and row.evicted >= since)
     return {
         **wait_measures(waits),

@@ -18,6 +18,7 @@ from stowplan.scheduler.framework.requests import Create, Delete, Update
 from stowplan_cluster.reconcile.cluster_autoscaler import node_amounts
 from stowplan_cluster.reconcile.nodes import MONITORED, READY, UNKNOWN, with_taints
 from stowplan_lab.simulation.definition.scenario_fields import ZONE, GroupSpec, NodesSpec
+from stowplan_lab.simulation.results.ledger import Bill
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
@@ -110,8 +111,9 @@ class Fleet:
         #: Resource -> amount × seconds of nodes.
         self.seconds: Counter[str] = Counter()
         self.node_seconds = 0.0
-        #: Group -> cost so far.
+        #: Group -> cost so far, and the cost of a node that is there from the start.
         self.costs: Counter[str] = Counter()
+        self._cost_of_node: Counter[str] = Counter()
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
@@ -156,7 +158,9 @@ class Fleet:
         self.node_seconds += seconds * len(self.nodes)
         for group in self.groups.values():
             if group.price:
-                self.costs[group.name] += len(group.names) * group.price * seconds / _HOUR  # type: ignore[assignment]
+                cost = group.price * seconds / _HOUR
+                self.costs[group.name] += len(group.names) * cost  # type: ignore[assignment]
+                self._cost_of_node[group.name] += cost  # type: ignore[assignment]
 
     @property
     def allocatable(self) -> Mapping[str, int]:
@@ -165,6 +169,21 @@ class Fleet:
     def set_price(self, group: str, price: float) -> None:
         self.account()
         self.groups[group].price = price
+
+    # -- bills of pods, whose shares of a node add up to at most one ---------------------------------------------------
+
+    def bill(self, node: str, requests: Mapping[str, int]) -> Bill | None:
+        group = self.groups.get(self.group_of.get(node, ""))
+        if group is None or not group.price:
+            return None
+        self.account()
+        return Bill(
+            group.name, share_of_price(node_amounts(self.nodes[node]), requests), self._cost_of_node[group.name]
+        )
+
+    def due(self, bill: Bill) -> float:
+        self.account()
+        return bill.share * (self._cost_of_node[bill.group] - bill.since)
 
     # -- adding and removing nodes -------------------------------------------------------------------------------------
 
@@ -185,7 +204,10 @@ class Fleet:
     def remove(self, name: str, why: str = LOST) -> None:
         """Remove a node; no-op if it is already gone. `why`: the reason recorded for pods that are still there."""
         if name in self.nodes:
-            if self._context.entries_on(name):
+            entries = self._context.entries_on(name)
+            for entry in entries:
+                self._context.ledger.settle(entry)
+            if entries:
                 self.why_removed[name] = why
             self._context.time.write(Delete(kind=Node, namespace="", name=name))
             self.group_of.pop(name, None)
@@ -251,6 +273,17 @@ class Fleet:
                 and (not spec.zone or self.zone_of(name) == spec.zone)
             ):
                 yield name
+
+
+def share_of_price(node: Mapping[str, int], requests: Mapping[str, int]) -> float:
+    """The share of a node's price that a pod pays for.
+
+    The price is that of the extended resources if there are any, such as GPUs, in equal parts, otherwise half for cpu
+    and half for memory: whoever leaves these free has not paid for them.
+    """
+    extended = [name for name, amount in node.items() if "/" in name and amount]
+    priced = extended or [name for name in ("cpu", "memory") if node.get(name)]
+    return sum(requests.get(name, 0) / node[name] for name in priced) / len(priced) if priced else 0.0
 
 
 def _reported(condition: NodeCondition, ready: str) -> NodeCondition:

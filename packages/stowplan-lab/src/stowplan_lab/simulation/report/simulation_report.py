@@ -18,7 +18,7 @@ from stowplan.ui.report_records import (
 )
 from stowplan_lab.simulation.report.left_out import LEFT_OUT
 from stowplan_lab.simulation.report.series import ABSENT, Sampler
-from stowplan_lab.simulation.report.summary_text import cost_text, span_text
+from stowplan_lab.simulation.report.summary_text import cost_text, hours_title, parts_table, span_text
 from stowplan_lab.simulation.results.simulation_records import SampleRow, SummaryRecord
 
 #: Of a heat map.
@@ -83,6 +83,16 @@ def _sections(
     yield SectionRecord(name="heat", title="How full the nodes were", caption=caption, chart=fullness)
     caption = "Share of the free amount on nodes where a typical pod does not fit."
     yield over_time("fragmentation", "Fragmentation", caption, _layers(times, _each(rows, "fragmentation")), _SHARE)
+    for kind, parts in summary.parts.items():
+        head, *table = parts_table(summary, parts)
+        idle = ", ".join(f"{hours:,.1f} {hours_title(name)}" for name, hours in summary.idle_hours.items() if hours)
+        caption = f"{COUNTED} Nobody requested {idle}." if idle else COUNTED
+        if summary.cost:
+            caption += (
+                f" A pod pays for its share of a node; {cost_text(summary, summary.cost_idle)} were for the rest."
+            )
+        of_kind = TableRecord(head=head, rows=tuple(table))
+        yield SectionRecord(name=f"by-{kind}", title=f"By {kind}", caption=caption, table=of_kind)
     missing = TableRecord(head=("not modelled",), rows=tuple((one.replace("`", ""),) for one in LEFT_OUT))
     yield SectionRecord(title="Not modelled", table=missing, folded=True)
 

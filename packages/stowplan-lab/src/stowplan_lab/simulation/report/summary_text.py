@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan_lab.simulation.results.simulation_records import SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.results.simulation_records import PartRecord, SummaryRecord, WaitsRecord
 
 
 def span_text(seconds: float) -> str:
@@ -18,11 +18,40 @@ def span_text(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or seconds == int(seconds) else f"{seconds:.2g} s"
 
 
-def cost_text(summary: SummaryRecord) -> str:
-    return f"{summary.cost:,.2f} {summary.currency}".rstrip()
+def cost_text(summary: SummaryRecord, cost: float | None = None) -> str:
+    """Of the cost, or of a part of it."""
+    return f"{summary.cost if cost is None else cost:,.2f} {summary.currency}".rstrip()
 
 
 _CAUSES = 6
+_PARTS = 8
+
+
+def parts_table(summary: SummaryRecord, parts: Sequence[PartRecord]) -> list[tuple[str, ...]]:
+    """A head, and a row for each."""
+    resources = sorted({name for part in parts for name in part.hours})
+    costs = [summary.currency or "cost"] if summary.cost else []
+    head = ("name", "pods", "no node", "mean wait", "p95 wait", "evicted", *map(hours_title, resources), *costs)
+    return [head, *(_part_row(part, resources, bool(costs)) for part in parts)]
+
+
+def hours_title(resource: str) -> str:
+    unit = {"cpu": "core hours", "memory": "GiB hours", "ephemeral-storage": "GiB hours of disk"}
+    return unit.get(resource) or f"{resource} hours"
+
+
+def _part_row(part: PartRecord, resources: Sequence[str], costs: bool) -> tuple[str, ...]:
+    waits = part.waits
+    return (
+        part.name,
+        f"{part.pods:,}",
+        f"{waits.unplaced:,}",
+        span_text(waits.mean),
+        span_text(waits.p95),
+        f"{part.evictions:,}",
+        *(f"{part.hours.get(name, 0.0):,.1f}" for name in resources),
+        *([f"{part.cost:,.2f}"] if costs else []),
+    )
 
 
 def summary_page(summary: SummaryRecord, folder: str) -> list[Block]:
@@ -39,14 +68,22 @@ def _blocks(summary: SummaryRecord, folder: str) -> Iterator[Block]:
         )
     )
     yield Line()
-    yield Grid([(name, text) for name, text in _facts(summary)])
+    yield Grid([(name, text) for name, text in summary_facts(summary)])
     if summary.causes:
         yield Line()
         yield Line("What pods waited for:")
-        rows = [(one.cause, f"{one.pods:,}", span_text(one.seconds / one.pods)) for one in summary.causes[:_CAUSES]]
-        yield Grid(rows, header=("cause", "times", "mean wait"), right=frozenset((1, 2)))
+        causes = [(one.cause, f"{one.pods:,}", span_text(one.seconds / one.pods)) for one in summary.causes[:_CAUSES]]
+        yield Grid(causes, header=("cause", "times", "mean wait"), right=frozenset((1, 2)))
         if len(summary.causes) > _CAUSES:
             yield Line(f"… and {count(len(summary.causes) - _CAUSES, 'more cause')}", indent=2)
+    for kind, parts in summary.parts.items():
+        if kind != "namespace":
+            yield Line()
+            yield Line(f"By {kind}:")
+            head, *rows = parts_table(summary, parts[:_PARTS])
+            yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
+            if len(parts) > _PARTS:
+                yield Line(f"… and {len(parts) - _PARTS:,} more, see summary.json", indent=2)
     for note in summary.notes:
         yield Line((("note: ", "dim"), (note, "")))
     yield Line()
@@ -60,7 +97,7 @@ def unplaced_text(waits: WaitsRecord) -> str:
     )
 
 
-def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
+def summary_facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     waits = summary.waits
     yield "pods", f"{summary.arrived:,} arrived, {summary.placements:,} placements, {summary.attempts:,} attempts"
     yield "ended", ", ".join(f"{number:,} {how}" for how, number in summary.ends.items()) or "none"
@@ -84,4 +121,7 @@ def _facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
     )
     if summary.cost:
         groups = ", ".join(f"{name} {cost:,.2f}" for name, cost in summary.cost_by_group.items())
-        yield "cost", f"{cost_text(summary)} ({groups})"
+        yield (
+            "cost",
+            f"{cost_text(summary)} ({groups}); {summary.cost_idle / summary.cost:.1%} for what nobody requested",
+        )

@@ -25,6 +25,7 @@ from stowplan.scheduler.engine.decision.decision import NO_NODES, Decision
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan_cluster.reconcile.kubelet import NO_BACK_OFF, BackOff
+from stowplan_lab.simulation.results.parts import Parts
 from stowplan_lab.simulation.results.simulation_records import DecisionRow
 
 #: Causes of waiting other than plugins.
@@ -39,8 +40,6 @@ FINISHED_WELL, FAILED, PREEMPTED, DELETED, RUNNING, PENDING, REFUSED = (
     "pending",
     "refused",
 )
-#: Ends that are not evictions.
-CALM = (FINISHED_WELL, FAILED, RUNNING, PENDING, REFUSED, DELETED, "scaled down", "updated", "suspended", "job failed")
 _MOST_SIZES = 4096
 
 
@@ -102,6 +101,9 @@ class Entry(PlainStruct, eq=False, kw_only=True):
     back_off: BackOff = NO_BACK_OFF
     #: Since when it is not Ready any more.
     unready_since: float | None = None
+    #: None: it pays for nothing, or not any more.
+    bill: Bill | None = None
+    cost: float = 0.0
     evicted: float | None = None
     #: Why it was deleted, once known.
     why: str = ""
@@ -109,6 +111,24 @@ class Entry(PlainStruct, eq=False, kw_only=True):
     @property
     def key(self) -> str:
         return f"{self.pod.metadata.namespace}/{self.pod.metadata.name}"
+
+
+class Bill(PlainStruct, frozen=True):
+    """What a pod pays for: a share of a node of a group, from the time at which one had cost so much."""
+
+    group: str
+    share: float
+    since: float
+
+
+class Prices(Protocol):
+    """The costs of nodes."""
+
+    def bill(self, node: str, requests: Mapping[str, int], /) -> Bill | None:
+        """For a pod that gets a node now."""
+
+    def due(self, bill: Bill, /) -> float:
+        """The amount of the bill up to now."""
 
 
 class CauseSum(PlainStruct):
@@ -151,6 +171,10 @@ class Ledger:
         self.shapes: Counter[tuple[tuple[str, int], ...]] = Counter()
         #: Called after a failed attempt.
         self.on_failure: list[Callable[[Entry], None]] = []
+        self.parts = Parts()
+        self.prices: Prices | None = None
+        #: What complete rows have paid.
+        self.billed = 0.0
 
     def expect(self, uid: str, origin: Origin) -> None:
         """The pod with this UID is about to arrive."""
@@ -209,6 +233,14 @@ class Ledger:
     def _on_node(self, entry: Entry, node: str, now: float) -> None:
         entry.placed, entry.node = now, node
         self.running += 1
+        if self.prices is not None:
+            entry.bill = self.prices.bill(node, entry.requests)
+
+    def settle(self, entry: Entry) -> None:
+        """The pod pays up to now, and for nothing from now on."""
+        if entry.bill is not None and self.prices is not None:
+            entry.cost += self.prices.due(entry.bill)
+            entry.bill = None
 
     def _leaves(self, pod: Pod) -> None:
         """It was marked for deletion, and will be gone after its grace period."""
@@ -256,7 +288,11 @@ class Ledger:
 
     def _close(self, entry: Entry, ended: float | None, how: str) -> None:
         self.ends[how] += 1
-        self._row(self._row_of(entry, ended, how))
+        self.settle(entry)
+        self.billed += entry.cost
+        row = self._row_of(entry, ended, how)
+        self.parts.add(row, _since(self._start, self._now()))
+        self._row(row)
 
     def _count_use(self, entry: Entry, until: float) -> None:
         assert entry.placed is not None
@@ -269,6 +305,7 @@ class Ledger:
         return DecisionRow(
             pod=entry.key,
             workload=entry.origin.workload,
+            labels=dict(entry.pod.metadata.labels),
             requests=dict(entry.requests),
             arrived=_since(start, entry.arrived),
             attempts=entry.attempts,
@@ -280,6 +317,7 @@ class Ledger:
             ended=None if ended is None else _since(start, ended),
             restarts=entry.restarts,
             end=how,
+            cost=round(entry.cost, 6),
         )
 
     def _requests(self, pod: Pod) -> Mapping[str, int]:

@@ -13,7 +13,7 @@ import msgspec
 
 from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.timeline_file import NAME as TIMELINE
-from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord
+from stowplan_lab.simulation.results.simulation_records import UNITS, DecisionRow, SampleRow, SummaryRecord
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 DECISIONS, SERIES, SUMMARY, REPORT = "decisions.jsonl", "series.jsonl", "summary.json", "report.html"
@@ -147,6 +147,7 @@ class _ParquetTable:
         schema = None if self._writer is None else self._writer.schema
         table = self._pyarrow.Table.from_pylist(self._rows, schema=schema)
         if self._writer is None:
+            table = table.cast(self._pyarrow.schema([_with_unit(one) for one in table.schema]))
             self._writer = self._parquet.ParquetWriter(str(self.path), table.schema)
         self._writer.write_table(table)
         self._rows.clear()
@@ -155,6 +156,11 @@ class _ParquetTable:
         self._flush()
         if self._writer is not None:
             self._writer.close()
+
+
+def _with_unit(column: Any) -> Any:
+    unit = UNITS.get(column.name)
+    return column if unit is None else column.with_metadata({"unit": unit})
 
 
 def _text(value: Any) -> str:

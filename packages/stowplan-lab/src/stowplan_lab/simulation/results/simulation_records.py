@@ -1,6 +1,7 @@
 """Results of a simulation: rows and a summary, as plain data that is the same for the same scenario.
 
-Times are seconds since the start of the simulation.
+Times are seconds since the start of the simulation. `UNITS` has the unit of every number, which the summary and the
+columns of Parquet files and data frames name, too.
 """
 
 from __future__ import annotations
@@ -12,12 +13,24 @@ from stowplan.scheduler.inspection.records import Record
 #: Incremented when a field is removed or changes its meaning.
 SIMULATION_VERSION = 2
 
+#: Field, in the files' spelling -> unit; resources are those of mappings by resource.
+UNITS = {
+    **dict.fromkeys(("time", "arrived", "placed", "evicted", "ended", "waits", "seconds", "simulated"), "s"),
+    "cpu": "millicores",
+    **dict.fromkeys(("memory", "ephemeral-storage"), "bytes"),
+    "other resources": "counts",
+    "hours.cpu": "core hours",
+    **dict.fromkeys(("hours.memory", "hours.ephemeral-storage"), "GiB hours"),
+    "hours of other resources": "hours",
+}
+
 
 class DecisionRow(Record, frozen=True, kw_only=True):
     """The history of one pod."""
 
     pod: str
     workload: str = ""
+    labels: dict[str, str] = field(default_factory=dict)
     #: Resource -> requested amount, in the integers of `SampleRow.used`.
     requests: dict[str, int] = field(default_factory=dict)
     arrived: float
@@ -34,6 +47,14 @@ class DecisionRow(Record, frozen=True, kw_only=True):
     restarts: int = 0
     #: finished, failed, preempted, drained, …; running, pending or refused.
     end: str = ""
+    #: Its share of the price of its node, see `Fleet.share_of_price`.
+    cost: float = 0.0
+
+    def wait(self, until: float) -> float | None:
+        """How long it waited for a node, `until` the end of the simulation if it still does; None if it did not."""
+        if self.end == "refused" or (self.placed is not None and not self.attempts):
+            return None
+        return (self.placed if self.placed is not None else until if self.ended is None else self.ended) - self.arrived
 
 
 class SampleRow(Record, frozen=True, kw_only=True):
@@ -83,6 +104,18 @@ class WaitsRecord(Record, frozen=True, kw_only=True):
     longest: float
 
 
+class PartRecord(Record, frozen=True, kw_only=True):
+    """Sums over the pods with the same workload, namespace or value of a label."""
+
+    name: str
+    pods: int
+    waits: WaitsRecord
+    evictions: int
+    #: Resource -> requested amount × hours with a node, in the units of `UNITS`.
+    hours: dict[str, float] = field(default_factory=dict)
+    cost: float = 0.0
+
+
 class SummaryRecord(Record, frozen=True, kw_only=True):
     name: str
     description: str = ""
@@ -108,6 +141,13 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     cost: float = 0.0
     currency: str = ""
     cost_by_group: dict[str, float] = field(default_factory=dict)
+    #: Of the cost, what no pod had requested.
+    cost_idle: float = 0.0
+    #: Resource -> allocatable amount × hours that no pod had requested, in the units of `UNITS`.
+    idle_hours: dict[str, float] = field(default_factory=dict)
+    #: `workload`, `namespace` or a label -> its values, with the most expensive or largest first.
+    parts: dict[str, tuple[PartRecord, ...]] = field(default_factory=dict)
+    units: dict[str, str] = field(default_factory=UNITS.copy)
     nodes_at_end: int = 0
     nodes_most: int = 0
     nodes_mean: float = 0.0

@@ -6,7 +6,7 @@ The library that the program has already imported takes precedence.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -38,6 +38,19 @@ def to_frame(rows: Iterable[Mapping[str, Any] | _Describable]) -> Any:
         # By default polars infers types from the first hundred rows.
         return library.DataFrame(found, infer_schema_length=None) if name == "polars" else library.DataFrame(found)
     raise ImportError("a data frame needs pandas or polars: pip install pandas, or use to_dict() or rows()")
+
+
+def flat(row: _Describable) -> dict[str, Any]:
+    """The row with a value `field.key` for each value of a mapping."""
+    return dict(_flattened("", row.to_dict()))
+
+
+def _flattened(head: str, found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            yield from _flattened(f"{head}{name}.", value)
+        else:
+            yield head + name, value
 
 
 class Row:
