@@ -73,6 +73,11 @@ class WaitingPod:
             return None
         return min((deadline for deadline, _ in self._pending.values()), default=None)
 
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether it was decided that the pod is not bound."""
+        return self.decision is not None and self.decision.code != Code.Success
+
     def on_decided(self, listener: Callable[[Status], None]) -> None:
         """Call the listener once with the decision; at once if there already is one."""
         if self.decision is not None:

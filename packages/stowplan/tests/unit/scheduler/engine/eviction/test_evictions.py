@@ -123,6 +123,15 @@ def test_a_victim_that_waits_on_permit_is_rejected(world):
     assert len(world.evictions) == 0, "no trace of it is left"
 
 
+def test_a_victim_that_permit_has_rejected_is_not_deleted(world):
+    boss, victim = world.pending("boss"), world.assumed("v")
+    waits_on_permit(world, victim).reject("Gang", "its gang is refused")
+    world.preempt(boss, victim)
+    world.settle()
+    assert (world.calls.log, world.recorder.events, world.activated) == ([], [], []), "its leaving wakes the preemptor"
+    assert len(world.evictions) == 0, "no trace of it is left"
+
+
 def test_a_victim_in_pre_bind_is_cancelled(world):
     boss, victim = world.pending("boss"), world.assumed("v")
     is_in_pre_bind(world, victim)
