@@ -12,7 +12,7 @@ from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config.features import GateError
 from stowplan.kube.kubernetes_versions import VersionError
 from stowplan.kube.structs import PlainStruct
-from stowplan_lab.simulation.definition.documents import Document, FieldPath, Problem, read_document
+from stowplan_lab.simulation.definition.documents import AMOUNTS, Document, FieldPath, Problem, read_document
 from stowplan_lab.simulation.definition.scenario_fields import (
     EVENTS,
     ZONE,
@@ -22,6 +22,7 @@ from stowplan_lab.simulation.definition.scenario_fields import (
     SchedulerSpec,
     WorkloadSpec,
 )
+from stowplan_lab.simulation.scenario_errors import ScenarioError
 
 _WITH_PODS = ("manifest", "file", "trace")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -43,7 +44,7 @@ def load_scenario(
     if isinstance(source, Located):
         return source
     if isinstance(source, Scenario):
-        return Located(_checked(source, Document(None, "scenario", None, Path())), Path())
+        return Located(_checked(source, Document(None, "scenario", None, Path(), AMOUNTS, ScenarioError)), Path())
     document = read_document(source, "scenario")
     scenario = document.read(Scenario, "an object with cluster and workloads; see stowplan simulate --help")
     return Located(_checked(scenario, document), document.folder if folder is None else folder, document.value)

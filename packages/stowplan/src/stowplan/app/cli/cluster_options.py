@@ -171,6 +171,7 @@ def cluster_of(
     events: EventQuery | None = None,
     workloads: Collection[WorkloadName] = (),
     quotas: bool = False,
+    in_full: bool = False,
     namespace: str | None = None,
     from_scheduler: str | None = None,
     token_file: str | None = None,
@@ -179,7 +180,8 @@ def cluster_of(
 ) -> ClusterSource:
     """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
 
-    `events`, `workloads`, `quotas`: what else to read of a live cluster; `namespace`: the default for names without
+    `events`, `workloads`, `quotas`: what else to read of a live cluster; `in_full`: whether to keep what the scheduler
+    does not read of pods, and finished ones; `namespace`: the default for names without
     one.
     """
     from stowplan.app.command_line.event_loop import run
@@ -198,7 +200,9 @@ def cluster_of(
             certificate_authority=certificate_authority,
             insecure=insecure_skip_tls_verify,
         )
-        found = run(ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups, quotas=quotas))
+        found = run(
+            ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups, quotas=quotas, in_full=in_full)
+        )
     else:
         found = _cluster_of(
             files,
@@ -211,6 +215,7 @@ def cluster_of(
             events=events,
             workloads=workloads,
             quotas=quotas,
+            in_full=in_full,
         )
     if namespace is not None:
         found.namespace = namespace
@@ -229,6 +234,7 @@ def _cluster_of(
     events: EventQuery | None,
     workloads: Collection[WorkloadName],
     quotas: bool,
+    in_full: bool,
 ) -> ClusterSource:
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
@@ -239,7 +245,7 @@ def _cluster_of(
         )
     check_recursive(files, recursive=recursive)
     if files:
-        return ClusterSource.of_files(files, config, plugins, recursive=recursive, version=version)
+        return ClusterSource.of_files(files, config, plugins, recursive=recursive, version=version, in_full=in_full)
     return run(
         ClusterSource.of_live_cluster(
             live=live,
@@ -250,6 +256,7 @@ def _cluster_of(
             quotas=quotas,
             groups=groups,
             version=version,
+            in_full=in_full,
         )
     )
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from functools import partial
+from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
 from stowplan.app.cli.data_output import Progress
+from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.ask.rebalance.goals import Goal
+    from stowplan.ask.rebalance.policy.policy_file import Policy
 
 _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
 
@@ -22,10 +25,14 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
 @click.option(
     "--goal",
     metavar=_GOALS,
-    required=True,
     help="What to reach. mend: pods leave nodes that would not take them any more. spread: nodes are used evenly. "
     "pack: as few nodes as possible have pods; free-nodes=N: N nodes have none. room-for=FILE: the pods of the file "
     "find nodes, all of them.",
+)
+@file_option(
+    "--policy",
+    "policy",
+    help="Move what a DeschedulerPolicy (descheduler/v1alpha2) asks for; instead of --goal.",
 )
 @click.option("--max-moves", type=click.IntRange(min=0), metavar="N", help="Move at most N pods. Default: any number.")
 @click.option(
@@ -48,7 +55,8 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
 @question_options(no="the goal is not reached")
 def rebalance(
     *,
-    goal: str,
+    goal: str | None,
+    policy: str | None,
     max_moves: int | None,
     at_once: int,
     at_once_per_owner: int,
@@ -68,18 +76,23 @@ def rebalance(
     Examples:
       stowplan rebalance --goal mend
       stowplan rebalance --goal free-nodes=2 --commands
+      stowplan rebalance --policy descheduler.yaml
       stowplan rebalance --goal room-for=training.yaml -o json
       stowplan rebalance -f cluster.json --goal pack --max-moves 50 --exit-code
     """
     # Slow to import, and not needed for the help.
     from stowplan.ask.rebalance.moves import Limits
     from stowplan.ask.rebalance.plan_text import commands_of, rebalance_page
+    from stowplan.ask.rebalance.policy.policy_file import read_policy
     from stowplan.ask.rebalance.rebalance import rebalance as planned
 
+    if (goal is None) == (policy is None):
+        raise click.UsageError("Give one of --goal and --policy.")
     limits = Limits(total=max_moves, at_once=at_once, at_once_per_owner=at_once_per_owner)
     with reported(source["config"]):
-        about = cluster_of(**source)
-        wanted = _goal(goal, about)
+        given = None if policy is None else read_policy(policy)
+        about = cluster_of(**source, in_full=given is not None)
+        wanted = _goal(goal or "", about) if given is None else _by_policy(given, about)
         about.note_unplaced()
         progress = Progress(unit="nodes or pods")
         try:
@@ -91,6 +104,15 @@ def rebalance(
                 click.echo(line)
             return
         answer(about.cluster, record, rebalance_page, no=not record.met, output=output, exit_code=exit_code)
+
+
+def _by_policy(policy: Policy, about: ClusterSource) -> Goal:
+    from stowplan.ask.rebalance.policy.by_policy import ByPolicy
+    from stowplan.ask.rebalance.policy.pods_in_full import PodsInFull
+
+    # Ages count from now.
+    about.cluster.now = time()
+    return ByPolicy(policy, PodsInFull(about.cluster.documents, about.finished_pods))
 
 
 def _goal(text: str, about: ClusterSource) -> Goal:

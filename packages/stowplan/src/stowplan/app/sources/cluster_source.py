@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,7 +35,15 @@ from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
 from stowplan.history.recordings.recording_files import moment_text
 from stowplan.history.recordings.replaying import moment_of, note_of
 from stowplan.kube.api.pod import FINISHED
-from stowplan.kube.api.types import Event, PersistentVolumeClaim, Pod, PodGroup, PriorityClass, StorageClass
+from stowplan.kube.api.types import (
+    Event,
+    PersistentVolumeClaim,
+    Pod,
+    PodDisruptionBudget,
+    PodGroup,
+    PriorityClass,
+    StorageClass,
+)
 from stowplan.kube.api.yaml_text import first_value
 from stowplan.kube.claims.annotations import SELECTED_NODE
 from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
@@ -46,6 +55,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_na
 from stowplan.scheduler.engine.dumped import DumpError
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recording import RecordingError
+from stowplan.scheduler.engine.watched_kinds import WatchedKind
 from stowplan.scheduler.framework.explanations.formatting import joined, listed
 from stowplan.scheduler.framework.status import error
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names
@@ -69,6 +79,8 @@ class ClusterSource:
     cluster: Cluster
     #: Finished pods, and their phases.
     finished: dict[str, str]
+    #: The finished pods, if pods are read in full.
+    finished_pods: tuple[Pod, ...] = field(default=(), repr=False)
     #: The source of the objects, for messages.
     where: str = "these files"
     #: The namespace of a bare pod name.
@@ -97,8 +109,12 @@ class ClusterSource:
         *,
         recursive: bool = False,
         version: KubernetesVersion | None = None,
+        in_full: bool = False,
     ) -> ClusterSource:
-        """Groups are scheduled as groups if the files contain any; `version` of None: that of the dumped cluster."""
+        """Groups are scheduled as groups if the files contain any; `version` of None: that of the dumped cluster.
+
+        `in_full`: whether to keep what the scheduler does not read of pods, and finished ones.
+        """
         found = objects_of_files(files, sys.stdin.buffer if "-" in files else None, recursive=recursive)
         if version is None:
             version, said = version_for(found.version)
@@ -112,7 +128,10 @@ class ClusterSource:
             emulated_version=str(version),
         )
         note(*cluster.notes)
-        return cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
+        source = cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
+        if in_full:
+            source._keep_pods(found.objects, found.pods)
+        return source
 
     @classmethod
     def of_recording(
@@ -164,8 +183,11 @@ class ClusterSource:
         gates: Mapping[str, bool] | None = None,
         groups: bool = False,
         version: KubernetesVersion | None = None,
+        in_full: bool = False,
     ) -> ClusterSource:
         """`events`, `workloads`, `quotas`: those to read as well. `version` of None: the server's.
+
+        `in_full`: whether to keep what the scheduler does not read of pods, and finished ones.
 
         `gates`: feature gates that differ from their defaults; or `groups`: those of pod groups, which are also used
         with Events if the cluster's scheduler seems to schedule groups.
@@ -185,8 +207,12 @@ class ClusterSource:
             cluster = Cluster(
                 (), config, plugins=named_plugins(plugins), feature_gates=gates, emulated_version=str(version)
             )
+            kinds = cluster.kinds_read(report=note)
+            if in_full:
+                cluster.documents.keep_also((Pod,))
+                kinds = _in_full(kinds)
             read = await read_live_cluster(
-                cluster.kinds_read(report=note),
+                kinds,
                 live,
                 agent=agent,
                 events=events,
@@ -206,10 +232,13 @@ class ClusterSource:
                 workloads=workloads,
                 groups=True,
                 version=version,
+                in_full=in_full,
             )
             if _schedules_groups(grouped.cluster):
                 return grouped
         source = cls.of_read(cluster, read)
+        if in_full:
+            source._keep_pods(read.objects)
         if events is not None:
             await source._ask_beside(events.pod, live)
         return source
@@ -234,7 +263,13 @@ class ClusterSource:
 
     @classmethod
     async def of_scheduler(
-        cls, endpoint: SchedulerEndpoint, *, plugins: Sequence[str], groups: bool = False, quotas: bool = False
+        cls,
+        endpoint: SchedulerEndpoint,
+        *,
+        plugins: Sequence[str],
+        groups: bool = False,
+        quotas: bool = False,
+        in_full: bool = False,
     ) -> ClusterSource:
         """The live cluster of the kubeconfig, with a running scheduler's configuration, feature gates and unbound
         decisions. `groups`: whether it must schedule pod groups as groups.
@@ -257,6 +292,7 @@ class ClusterSource:
                 quotas=quotas,
                 gates=gates,
                 version=version,
+                in_full=in_full,
             )
         except ConfigError as error:
             # Such as a plugin or a file that only the scheduler has.
@@ -269,6 +305,18 @@ class ClusterSource:
         if waiting:
             note(f"as the scheduler has decided, though it has not bound them yet: {listed(waiting, 5)}")
         return source
+
+    def _keep_pods(
+        self, objects: Iterable[object], given: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
+    ) -> None:
+        """`given`: pods in full, if the client has not stored them."""
+        documents, pods = self.cluster.documents, [obj for obj in objects if isinstance(obj, Pod)]
+        documents.keep_also((Pod,))
+        for pod in pods:
+            raw = given.get((pod.metadata.namespace, pod.metadata.name))
+            if raw is not None:
+                documents.keep(pod, msgspec.json.encode(raw))
+        self.finished_pods = tuple(pod for pod in pods if pod.status.phase in FINISHED)
 
     async def _ask_beside(self, name: str, live: ClusterFlags) -> None:
         """Query the scheduler for its own state, if one is at the API server's address, as with `stowplan up`.
@@ -553,6 +601,14 @@ def _schedules_groups(cluster: Cluster) -> bool:
     groups = {_group_of(info.pod) for info in cluster.state.placed_pods()} - {""}
     found = (cluster.state.objects.get(PodGroup, key) for key in groups)
     return all(group is None or condition_of(group) is not None for group in found)
+
+
+def _in_full(kinds: Sequence[WatchedKind]) -> list[WatchedKind]:
+    """Finished pods, too, and what policies read."""
+    known = {watched.kind for watched in kinds}
+    more = (WatchedKind(kind) for kind in (PodDisruptionBudget, PriorityClass, PersistentVolumeClaim))
+    read = [msgspec.structs.replace(watched, finished=watched.kind is Pod) for watched in kinds]
+    return [*read, *(watched for watched in more if watched.kind not in known)]
 
 
 def _finished(objects: Iterable[object]) -> dict[str, str]:

@@ -45,6 +45,8 @@ class LoadedFiles(PlainStruct, frozen=True):
     quotas: Sequence[Mapping[str, Any]] = ()
     #: All LimitRanges and RuntimeClasses.
     policies: Sequence[Mapping[str, Any]] = ()
+    #: The pods that were read, by namespace and name.
+    pods: Mapping[tuple[str, str], Mapping[str, Any]] = {}
     #: Objects of kinds that only plugins may read.
     skipped: Sequence[Mapping[str, Any]] = ()
     #: Of the cluster that was dumped, if it is known.
@@ -86,6 +88,12 @@ def objects_of_files(
         manifests=named,
         quotas=quotas,
         policies=policies,
+        pods={_name_of(raw): raw for raw in loaded.raw if raw["kind"] == "Pod"},
         skipped=loaded.skipped,
         version=loaded.version,
     )
+
+
+def _name_of(raw: Mapping[str, Any]) -> tuple[str, str]:
+    metadata = raw["metadata"]
+    return metadata.get("namespace") or "default", metadata["name"]

@@ -22,14 +22,14 @@ from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
-from stowplan.ask.rebalance.plan_records import KeptRecord, PlannedMoveRecord
+from stowplan.ask.rebalance.plan_records import KeptRecord, PlannedMoveRecord, RemovalRecord
 from stowplan.ask.what_if.budgets import Budgets
 from stowplan.ask.what_if.hypothetical_claims import bind_claims_of
 from stowplan.ask.what_if.hypothetical_nodes import cordoned, node_named
 from stowplan.ask.what_if.settling import put_back
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.types import Node
+from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.decision.decision import Decision
@@ -63,6 +63,7 @@ class _Progress(PlainStruct):
 
     #: By pod, in the order in which they are made.
     made: dict[str, PlannedMoveRecord] = field(default_factory=dict)
+    removed: dict[str, RemovalRecord] = field(default_factory=dict)
     #: The pods of the present step, as they were, and their number by owner.
     out: list[PodInfo] = field(default_factory=list)
     out_of: Counter[str] = field(default_factory=Counter)
@@ -100,6 +101,10 @@ class Moves:
         return list(self._progress.made.values())
 
     @property
+    def removed(self) -> list[RemovalRecord]:
+        return list(self._progress.removed.values())
+
+    @property
     def kept(self) -> list[KeptRecord]:
         return [record for key, record in self._kept.items() if key not in self._progress.made]
 
@@ -115,7 +120,7 @@ class Moves:
     def left(self) -> float:
         """How many pods may still move."""
         total = self._limits.total
-        return inf if total is None else total - len(self._progress.made)
+        return inf if total is None else total - len(self._progress.made) - len(self._progress.removed)
 
     def is_movable(self, info: PodInfo) -> bool:
         """Whether it would be recreated, and has not moved yet; budgets apart."""
@@ -164,6 +169,16 @@ class Moves:
         if kept:
             self._kept[info.key] = KeptRecord(pod=info.key, node=node, reason=reason, kept=kept)
             return Outcome.KEPT
+        return Outcome.MOVED
+
+    def remove(self, pod: Pod, reason: str) -> Outcome:
+        """Delete a pod that has ended: budgets do not count it, and no node has to take it."""
+        if self.left <= 0:
+            return Outcome.TOTAL_LIMIT
+        key = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+        if key in self._progress.removed or pod.metadata.deletion_timestamp is not None:
+            return Outcome.KEPT
+        self._progress.removed[key] = RemovalRecord(pod=key, node=pod.spec.node_name, reason=reason)
         return Outcome.MOVED
 
     # -- whether it may move -------------------------------------------------------------------------------------------

@@ -21,6 +21,14 @@ class PlannedMoveRecord(Answer, frozen=True, kw_only=True):
     loses_data: bool
 
 
+class RemovalRecord(Answer, frozen=True, kw_only=True):
+    """A pod that has ended and is deleted, before the first move; it needs no other node."""
+
+    pod: str
+    node: str
+    reason: str
+
+
 class KeptRecord(Answer, frozen=True, kw_only=True):
     """A pod that should move and does not."""
 
@@ -51,6 +59,7 @@ class RebalanceRecord(Answer, frozen=True, kw_only=True):
     cordon: tuple[str, ...]
     #: In the order in which they are made.
     moves: tuple[PlannedMoveRecord, ...]
+    removals: tuple[RemovalRecord, ...] = ()
     #: Nodes to uncordon after the last move; other cordoned ones are meant to be given back.
     uncordon: tuple[str, ...]
     kept: tuple[KeptRecord, ...]

@@ -31,6 +31,10 @@ def rebalance_page(record: RebalanceRecord) -> list[Block]:
         blocks += [Line(), Line((("Moves", "head"),))]
         rows = [(f"{move.step:,}", move.pod, move.from_, move.to, move.reason) for move in record.moves]
         blocks += table(("STEP", "POD", "FROM", "TO", "WHY"), rows, {0})
+    if record.removals:
+        blocks += [Line(), Line((("Pods that have ended, deleted", "head"),))]
+        gone = [(one.pod, one.node, one.reason) for one in record.removals]
+        blocks += table(("POD", "NODE", "WHY"), gone)
     if record.placed:
         blocks += [Line(), Line((("Pending pods that find a node then", "head"),))]
         blocks += table(("POD", "NODE"), list(record.placed.items()))
@@ -39,8 +43,10 @@ def rebalance_page(record: RebalanceRecord) -> list[Block]:
 
 def _verdict(record: RebalanceRecord) -> tuple[str, str]:
     moves = count(len(record.moves), "move")
+    if record.removals:
+        moves += f", {count(len(record.removals), 'deletion')}"
     if record.met:
-        return (moves if record.moves else "nothing to do"), style_of(True)
+        return (moves if record.moves or record.removals else "nothing to do"), style_of(True)
     return f"{moves}, and not all is reached", style_of(False)
 
 
@@ -66,16 +72,22 @@ def commands_of(record: RebalanceRecord) -> Iterator[str]:
     for node in record.cordon:
         yield f"kubectl cordon {quote(node)}"
     step = 1
+    for removal in record.removals:
+        yield _eviction(removal.pod)
     for move in record.moves:
         if move.step > step:
             step = move.step
             yield f"# Step {step}: once the replacements of the pods above run."
         if move.cordons:
             yield f"kubectl cordon {quote(move.from_)}"
-        namespace, _, name = move.pod.partition("/")
-        metadata = {"namespace": namespace, "name": name}
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
-        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-        yield f"echo {quote(json.dumps(body))} | kubectl create --raw {quote(path)} -f -  # to {move.to}"
+        yield f"{_eviction(move.pod)}  # to {move.to}"
     for node in record.uncordon:
         yield f"kubectl uncordon {quote(node)}"
+
+
+def _eviction(pod: str) -> str:
+    namespace, _, name = pod.partition("/")
+    metadata = {"namespace": namespace, "name": name}
+    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+    return f"echo {quote(json.dumps(body))} | kubectl create --raw {quote(path)} -f -"

@@ -36,6 +36,7 @@ def rebalance(
             goal=goal.text,
             cordon=tuple(found.cordon),
             moves=tuple(moves.made),
+            removals=tuple(moves.removed),
             uncordon=tuple(found.uncordon),
             kept=tuple(moves.kept),
             placed=placed,

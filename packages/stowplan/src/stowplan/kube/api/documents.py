@@ -46,6 +46,11 @@ class Documents:
         if type(obj) in self.kinds:
             self._kept[_key(obj)] = _Document(_metadata(obj).uid, data)
 
+    def kept(self, obj: ApiStruct) -> bytes | None:
+        """The JSON of the object, as it was read or sent; None if it is not stored."""
+        kept = self._kept.get(_key(obj))
+        return kept.data if kept is not None and kept.uid == _metadata(obj).uid else None
+
     def forget(self, obj: ApiStruct) -> None:
         """Drop a deleted object, but not another one with the same name."""
         key = _key(obj)

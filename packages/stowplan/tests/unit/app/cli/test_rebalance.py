@@ -70,3 +70,42 @@ def test_no_such_file(run, files):
     ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "room-for=/nowhere.yaml")
     assert ran.code == 2
     assert "/nowhere.yaml" in ran.err
+
+
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: all
+  pluginConfig:
+  - name: RemovePodsViolatingNodeTaints
+  - name: RemoveFailedPods
+    args: {minPodLifetimeSeconds: 0}
+  plugins:
+    deschedule: {enabled: [RemovePodsViolatingNodeTaints, RemoveFailedPods]}
+"""
+
+
+def test_a_policy(run, files, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    failed = owned(pod("old", nodeName="a"))
+    failed["status"] = {"phase": "Failed"}
+    ran = run("rebalance", "-f", files(*CLUSTER, failed), "--policy", str(tmp_path / "policy.yaml"))
+    assert "2 moves, 1 deletion" in ran.out
+    assert "RemovePodsViolatingNodeTaints: k" in ran.out
+    ran = run("rebalance", "-f", files(*CLUSTER, failed), "--policy", str(tmp_path / "policy.yaml"), "--commands")
+    assert "pods/old/eviction" in ran.out.splitlines()[1]
+
+
+def test_a_policy_with_problems(run, files, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY.replace("minPodLifetimeSeconds: 0", "minPodLifetime: 0"))
+    ran = run("rebalance", "-f", files(*CLUSTER), "--policy", str(tmp_path / "policy.yaml"))
+    assert ran.code == 2
+    assert "line 9: profiles[0].pluginConfig[1].args.minPodLifetime: there is no such field" in ran.err
+
+
+@pytest.mark.parametrize("given", [(), ("--goal", "mend", "--policy", "p.yaml")])
+def test_a_goal_or_a_policy(run, files, given):
+    ran = run("rebalance", "-f", files(*CLUSTER), *given)
+    assert ran.code == 2
+    assert "Give one of --goal and --policy" in ran.err

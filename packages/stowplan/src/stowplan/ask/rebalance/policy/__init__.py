@@ -1,0 +1,1 @@
+"""Moves that a DeschedulerPolicy asks for."""
