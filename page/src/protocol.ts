@@ -329,6 +329,13 @@ export interface ReportRecord {
   sections?: SectionRecord[];
 }
 
+export interface RoomRecord {
+  kind: string;
+  nodes: number;
+  shapes: ShapeRoomRecord[];
+  fragmentation: Record<string, number>;
+}
+
 export interface SavedData {
   source: SourceRecord;
   plan: SnapshotMessage;
@@ -338,6 +345,7 @@ export interface SavedData {
   time?: Record<string, TimeRecord>;
   frames?: Record<string, FramesRecord>;
   report?: ReportRecord;
+  room?: RoomRecord;
 }
 
 export interface Scale {
@@ -368,6 +376,16 @@ export interface SeriesRecord {
   columns: ColumnRecord[];
 }
 
+export interface ShapeRoomRecord {
+  name: string;
+  requests: Record<string, number>;
+  pods: number;
+  domain: string;
+  seen: number;
+  fits: number;
+  together: number;
+}
+
 export interface SideRecord {
   nodes: number;
   pods: number;
@@ -389,7 +407,7 @@ export interface SourceRecord {
   title: string;
   schedulerName: string;
   version: string;
-  can: ("configuration" | "decisions" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "stories" | "time" | "whatIf")[];
+  can: ("configuration" | "decisions" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "room" | "stories" | "time" | "whatIf")[];
   whyNot: Record<string, string>;
   timelines: string[];
 }

@@ -28,6 +28,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.inspection import records
 from stowplan.scheduler.inspection.queue_state import main_reason
+from stowplan.scheduler.inspection.room import RoomRecord, room_of
 from stowplan.ui.page_routes import key_of, limit_of
 
 #: Number of kinds of pending pods that are judged; other pods are listed without a reason.
@@ -78,7 +79,11 @@ class ClusterInspection:
         def queue(request: Request) -> Response:
             return _json(self.queue(limit_of(request)))
 
+        def room(request: Request) -> Response:
+            return _json(self.room())
+
         return {
+            f"{prefix}room": room,
             f"{prefix}explain/": pod,
             f"{prefix}nodes/": node,
             f"{prefix}podgroups/": group,
@@ -158,7 +163,10 @@ class ClusterInspection:
             rejected_by=tuple(sorted(verdict.record(most=0).unschedulable_plugins)),
         )
 
-    # -- nodes and groups ---------------------------------------------------------------------------------------------
+    # -- room, nodes and groups ----------------------------------------------------------------------------------------
+
+    def room(self) -> RoomRecord:
+        return room_of(self.cluster.engine.state)
 
     def node(self, name: str) -> records.Record:
         """The node's view; raises NotFound."""

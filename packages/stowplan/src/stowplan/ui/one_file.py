@@ -13,6 +13,7 @@ from hashlib import sha256
 from msgspec import field
 
 from stowplan.scheduler.inspection.records import QueueRecord, Record, VerdictRecord, encoded
+from stowplan.scheduler.inspection.room import RoomRecord
 from stowplan.ui.assets import FIRST, ICON, INDEX, SCRIPT, STYLE, assets
 from stowplan.ui.plan import Plan
 from stowplan.ui.plan_messages import SnapshotMessage, snapshot
@@ -34,6 +35,7 @@ class SavedData(Record, frozen=True, kw_only=True):
     time: dict[str, TimeRecord] = field(default_factory=dict)
     frames: dict[str, FramesRecord] = field(default_factory=dict)
     report: ReportRecord | None = None
+    room: RoomRecord | None = None
 
 
 def report_file(report: ReportRecord) -> str:

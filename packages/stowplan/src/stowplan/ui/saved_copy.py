@@ -40,6 +40,7 @@ def save_copy(
         explain=explained,
         time=times,
         frames=frames,
+        room=None if answers is None else answers.room(),
     )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(one_file(data), encoding="utf-8")

@@ -31,6 +31,7 @@ Capability = Literal[
     "configuration",
     "time",
     "report",
+    "room",
 ]
 
 

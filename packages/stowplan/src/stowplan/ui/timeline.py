@@ -18,6 +18,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods, Waits
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.inspection.records import Record
+from stowplan.scheduler.inspection.room import room_for, standard_shapes
 from stowplan.ui.plan import Plan, PlanChange, difference
 from stowplan.ui.plan_follower import PlanFollower
 from stowplan.ui.plan_messages import NodesRecord, PodsRecord, SnapshotMessage, delta, snapshot
@@ -36,6 +37,10 @@ UNITS: dict[str, Unit] = {
     "waitHalf": "seconds",
     "wait95": "seconds",
 }
+
+
+#: Before the names of shapes: how many more such pods fit.
+ROOM = "room for "
 
 
 class MarkRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -159,7 +164,8 @@ class Timeline:
     def time_record(self, name: str) -> TimeRecord:
         frames = self.frames
         resources = dict.fromkeys(name for frame in frames for name in frame.figures if name not in UNITS)
-        units: dict[str, Unit] = {**dict.fromkeys(resources, "ratio"), **UNITS} if frames else {}
+        units: dict[str, Unit] = {name: "count" if name.startswith(ROOM) else "ratio" for name in resources}
+        units |= UNITS if frames else {}
         columns = tuple(
             ColumnRecord(name=figure, unit=unit, values=tuple(frame.figures.get(figure, 0.0) for frame in frames))
             for figure, unit in units.items()
@@ -260,8 +266,10 @@ def figures_of(state: ClusterState, plan: Plan, waits: Waits) -> dict[str, float
         if name in _RESOURCES or (whole and name != _NO_FIGURE):
             found[name] = round(int(table.requested[index].sum()) / whole, 4) if whole else 0.0
     placed = len(state.placed_pods())
+    room = room_for(table, list(standard_shapes(table)))
     return {
         **found,
+        **{f"{ROOM}{shape.name}": shape.fits for shape in room},
         "pods": placed,
         "pending": len(plan.pods) - placed,
         "waitHalf": round(waits.quantile(0.5), 3),

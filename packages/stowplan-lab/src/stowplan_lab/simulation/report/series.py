@@ -3,8 +3,7 @@
 Samples are taken at multiples of an interval. A scenario may set it; otherwise it doubles, and every second sample is
 dropped, whenever there are more than a chart can show, so that memory is bounded.
 
-Fragmentation is the share of a resource's free amount that is on nodes where a typical pod does not fit: the mean over
-the sizes of pods that arrived, weighted by their number; resources that the pod does not request are ignored.
+Fragmentation (`inspection.room`) is about the sizes of pods that arrived, weighted by their number.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from stowplan.scheduler.inspection.room import fragmentation
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.results.ledger import Ledger
 from stowplan_lab.simulation.results.simulation_records import SampleRow
@@ -115,7 +115,7 @@ class Sampler:
             zones=self._shares(nodes.zones, resources),
             groups=self._shares(nodes.groups, resources),
             nodes_by_group={name: len(group.names) for name, group in fleet.groups.items()},
-            fragmentation=self._fragmentation(resources),
+            fragmentation=fragmentation(table, self._typical()),
             replicas={} if self.autoscalers is None else self.autoscalers.replicas,
             cost=round(sum(fleet.costs.values()), 6),
         )
@@ -185,27 +185,6 @@ class Sampler:
         percent = np.full(len(self.nodes), ABSENT, np.uint8)
         percent[nodes.indices] = np.minimum(np.rint(shares[nodes.rows] * 100), 100)
         return percent
-
-    def _fragmentation(self, resources: Mapping[str, int]) -> dict[str, float]:
-        table = self._context.state.table
-        n = table.n
-        free = np.maximum(table.allocatable[:, :n] - table.requested[:, :n], 0)
-        slots = table.valid[:n] & (table.allowed_pods[:n] > table.pod_count[:n])
-        stranded: dict[str, float] = {}
-        weights: dict[str, float] = {}
-        for weight, size in self._typical():
-            fits = slots.copy()
-            for name, amount in size.items():
-                if name in resources:
-                    fits &= free[resources[name]] >= amount
-            for name in size:
-                if name not in resources:
-                    continue
-                whole = int(free[resources[name]].sum())
-                share = 1.0 - int(free[resources[name]][fits].sum()) / whole if whole else 0.0
-                stranded[name] = stranded.get(name, 0.0) + weight * share
-                weights[name] = weights.get(name, 0.0) + weight
-        return {name: round(stranded[name] / weights[name], _SHARE_DIGITS) for name in sorted(stranded)}
 
     def _typical(self) -> list[tuple[float, Mapping[str, int]]]:
         shapes = self._ledger.shapes

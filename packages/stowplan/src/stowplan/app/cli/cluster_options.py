@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from stowplan.ask.loading.event_query import EventQuery
     from stowplan.ask.loading.workloads import WorkloadName
     from stowplan.ask.offline import Cluster
+    from stowplan.ask.rebalance.gained_room import RoomAnswer
     from stowplan.ask.rebalance.plan_records import RebalanceRecord
     from stowplan.ask.what_if.answer_records import NotedAnswer
 
@@ -277,7 +278,7 @@ def check_recursive(files: Sequence[str], *, recursive: bool) -> None:
 
 def answer(
     cluster: Cluster,
-    record: NotedAnswer | RebalanceRecord,
+    record: NotedAnswer | RebalanceRecord | RoomAnswer,
     page: Callable[[Any], list[Block]],
     *,
     no: bool,
@@ -304,8 +305,8 @@ _MAX_FAILURES = 3
 
 
 def _with_notes(
-    record: NotedAnswer | RebalanceRecord, more: Sequence[str], failures: Sequence[str]
-) -> NotedAnswer | RebalanceRecord:
+    record: NotedAnswer | RebalanceRecord | RoomAnswer, more: Sequence[str], failures: Sequence[str]
+) -> NotedAnswer | RebalanceRecord | RoomAnswer:
     """An answer that failing plugins or extenders decided must not look like one about the cluster."""
     from msgspec.structs import replace
 

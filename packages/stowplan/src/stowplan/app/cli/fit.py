@@ -70,11 +70,15 @@ def fit(
 
     Of a pod group (podgroup/NAME), it is groups that are counted, each of them whole.
 
+    Without a pod: how many more pods of common shapes fit (one GPU, a node's GPUs, gangs, the most frequent requests),
+    how many would if all that is free were together, and whether moving pods would make room. By resources alone.
+
     The scheduler itself decides, with the plugins of your configuration. No pod is evicted, and pods that are already
     pending are not placed first. Nothing is changed anywhere.
 
     \b
     Examples:
+      stowplan fit
       stowplan fit shop/web-0
       stowplan fit deployment/web -n shop --replicas 20
       stowplan fit deployment/web --replicas 20 --exit-code || echo "there is no room"
@@ -88,6 +92,11 @@ def fit(
     from stowplan.ask.what_if.group_fit import fit_group
     from stowplan.ask.what_if.quotas import quota_limits
 
+    if not words:
+        if replicas is not None or likes or templates:
+            raise click.UsageError("--more, --like and --node-template are about a pod, a workload or a file: name it.")
+        _room(output=output, exit_code=exit_code, **source)
+        return
     wanted = _wanted(words)
     group = wanted if not isinstance(wanted, Path) and wanted.kind == "PodGroup" else None
     files, recursive = source["files"], source["recursive"]
@@ -117,6 +126,17 @@ def fit(
         )
 
 
+def _room(*, output: str, exit_code: bool, namespace: str | None, **source: Any) -> None:
+    from stowplan.ask.rebalance.gained_room import room
+    from stowplan.ask.rebalance.plan_text import room_page
+
+    with reported(source["config"]):
+        about = cluster_of(**source)
+        found = room(about.cluster)
+        no = any(not shape.fits for shape in found.room.shapes)
+        answer(about.cluster, found, room_page, no=no, output=output, exit_code=exit_code)
+
+
 def _workloads(wanted: Reference | Path, namespace: str | None) -> list[WorkloadName]:
     """To read of a live cluster."""
     from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
@@ -130,8 +150,6 @@ def _wanted(words: Sequence[str]) -> Reference | Path:
     """What is copied, or the file that has it; raises click.UsageError."""
     from stowplan.app.sources.object_references import references
 
-    if not words:
-        raise click.UsageError("Say what to fit: a pod, a workload or a file.")
     if len(words) == 1 and _is_file(words[0]):
         return Path(words[0])
     found = references(words)

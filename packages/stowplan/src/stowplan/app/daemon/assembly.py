@@ -28,7 +28,7 @@ from stowplan.kube.config import Configuration
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import KubernetesVersion
-from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.component import ComponentMetrics, StowplanMetrics
 from stowplan.kube.metrics.families import Histogram
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES, Times
@@ -37,6 +37,7 @@ from stowplan.net.client.http.lanes import Lanes
 from stowplan.net.serving.delegation import DelegationError
 from stowplan.net.serving.serving_error import ServingError
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
+from stowplan.scheduler.inspection.room import RoomRecord, room_of
 
 if TYPE_CHECKING:
     from stowplan.app.command_line.flags.gates import Gates
@@ -255,8 +256,21 @@ def gather(metrics: ComponentMetrics, scheduler: Scheduler, *, lanes: Lanes | No
         own.events_dropped_total.value = float(dropped)
         for plugin, point in guard.guarded | guard.interrupted.keys():
             own.plugin_hangs_total.with_label_values(plugin, point).value = float(guard.interrupted[plugin, point])
+        _gather_room(own, room_of(scheduler.state))
 
     metrics.registry.at_scrape(refresh)
+
+
+def _gather_room(own: StowplanMetrics, room: RoomRecord) -> None:
+    own.room_pods.reset()
+    # Frequent requests come and go: as labels, they would never end.
+    for shape in room.shapes:
+        if not shape.seen:
+            own.room_pods.with_label_values(shape.name, "false").set(float(shape.fits))
+            own.room_pods.with_label_values(shape.name, "true").set(float(shape.together))
+    own.fragmentation_ratio.reset()
+    for resource, share in room.fragmentation.items():
+        own.fragmentation_ratio.with_label_values(resource).set(share)
 
 
 async def sample_lag(lag: Histogram, times: Times) -> None:

@@ -9,6 +9,8 @@
     /stowplan/podgroups/<ns>/<group>    the history of a pod group, its pods' nodes, and with `?verdict=true` the
                                         current verdict
 
+    /stowplan/room                      how many more pods of common shapes fit
+
     /stowplan/nodes/<node>              the pods on the node, which pending pods it accepts, and why it rejects others
 
 `?suggestions=true` at explain tries changes that would help, and adds the details of each node's rejection.
@@ -52,6 +54,7 @@ from stowplan.scheduler.engine.groups.group_questions import WITHOUT_GATE as GRO
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.inspection import queue_state, records
+from stowplan.scheduler.inspection.room import room_of
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 
 if TYPE_CHECKING:
@@ -99,6 +102,7 @@ class SchedulerPages:
             f"{PREFIX}explain/": self._explain,
             f"{PREFIX}podgroups/": self._group,
             f"{PREFIX}nodes/": self._node,
+            f"{PREFIX}room": self._room,
         }
 
     # -- pages --------------------------------------------------------------------------------------------------------
@@ -107,6 +111,9 @@ class SchedulerPages:
         decisions = self._scheduler.stories.last_decisions(limit_of(request))
         record = records.DecisionsRecord(decisions=tuple(one.record() for one in decisions))
         return _json(_with_page(record, request, lambda: decisions_page(record)))
+
+    def _room(self, request: Request) -> Response:
+        return _json(room_of(self._scheduler.state))
 
     def _pending(self, request: Request) -> Response:
         queue = self._scheduler.queue

@@ -29,6 +29,7 @@ _ANSWERED: tuple[Capability, ...] = (
     "stories",
     "nodes",
     "podgroups",
+    "room",
     "configuration",
 )
 _NO_WORKBENCH = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."

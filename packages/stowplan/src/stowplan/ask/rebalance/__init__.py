@@ -6,13 +6,15 @@
     rebalance(cluster, Spread())           # even out the nodes' use
     rebalance(cluster, RoomFor(pods))      # room for pending pods
     rebalance(cluster, ByPolicy(read_policy("descheduler.yaml")))
+    room(cluster)                          # how many more pods of common shapes fit, and what moves would gain
 
 A plan is data: nothing is evicted.
 """
 
+from stowplan.ask.rebalance.gained_room import room
 from stowplan.ask.rebalance.goals import FreeNodes, Goal, Mend, Pack, RoomFor, Spread
 from stowplan.ask.rebalance.policy.by_policy import ByPolicy
 from stowplan.ask.rebalance.policy.policy_file import read_policy
 from stowplan.ask.rebalance.rebalance import rebalance
 
-__all__ = ["ByPolicy", "FreeNodes", "Goal", "Mend", "Pack", "RoomFor", "Spread", "read_policy", "rebalance"]
+__all__ = ["ByPolicy", "FreeNodes", "Goal", "Mend", "Pack", "RoomFor", "Spread", "read_policy", "rebalance", "room"]

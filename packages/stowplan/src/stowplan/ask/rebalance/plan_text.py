@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shlex import quote
 
 from stowplan.ask.explain.text.tables import Block, Line
+from stowplan.ask.rebalance.gained_room import RoomAnswer
 from stowplan.ask.rebalance.plan_records import KeptRecord, RebalanceRecord
 from stowplan.ask.what_if.answer_text import filled_table, notes_block, style_of, table
 from stowplan.scheduler.framework.explanations.formatting import count, listed
@@ -39,6 +40,36 @@ def rebalance_page(record: RebalanceRecord) -> list[Block]:
         blocks += [Line(), Line((("Pending pods that find a node then", "head"),))]
         blocks += table(("POD", "NODE"), list(record.placed.items()))
     return blocks + _kept(record.kept) + notes_block(record.notes)
+
+
+def room_page(record: RoomAnswer) -> list[Block]:
+    room = record.room
+    head = f"Room on {count(room.nodes, 'node')} that take{'s' if room.nodes == 1 else ''} pods"
+    blocks: list[Block] = [Line(((head, "head"), (", by resources alone", "")))]
+    rows = [
+        (one.name, f"{one.seen:,}" if one.seen else "", f"{one.fits:,}", f"{one.together:,}", f"{one.lost:.0%}")
+        for one in room.shapes
+    ]
+    blocks += filled_table(
+        ("PODS LIKE", "THERE ARE", "MORE FIT", "IF ALL FREE WERE TOGETHER", "LOST"), rows, {1, 2, 3, 4}
+    )
+    if room.fragmentation:
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in room.fragmentation.items())
+        blocks.append(Line(f"free where a typical pod does not fit: {shares}", indent=2))
+    if record.gains:
+        blocks += [Line(), Line((("What moving pods would gain", "head"),))]
+        gains = [
+            (
+                one.shape,
+                f"1 more, after {count(one.moves, 'move')} from {listed(one.nodes)}"
+                if one.gained
+                else "no moves were found",
+            )
+            for one in record.gains
+        ]
+        blocks += filled_table(("PODS LIKE", "GAIN"), gains, set())
+        blocks.append(Line("stowplan rebalance --goal room-for=FILE plans the moves for the pods of a file", indent=2))
+    return blocks + notes_block(record.notes)
 
 
 def _verdict(record: RebalanceRecord) -> tuple[str, str]:

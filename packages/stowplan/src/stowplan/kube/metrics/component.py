@@ -49,6 +49,17 @@ class StowplanMetrics:
             "stowplan_events_dropped_total", "Events about pods that were not sent, as too many waited already."
         )
         self.stories: Gauge = registry.gauge("stowplan_stories", "Pods whose story is kept in memory.")
+        #: Set anew at each scrape, for shapes that the cluster has.
+        self.room_pods: GaugeVec = registry.gauge_vec(
+            "stowplan_room_pods",
+            "How many more pods, or gangs, of a shape fit, by resources alone; if_together: if all that is free were.",
+            ("shape", "if_together"),
+        )
+        self.fragmentation_ratio: GaugeVec = registry.gauge_vec(
+            "stowplan_fragmentation_ratio",
+            "Share of what is free of a resource that is on nodes where a typical pod does not fit.",
+            ("resource",),
+        )
         #: Counted directly, by the file watch.
         self.config_reloads_total: CounterVec = registry.counter_vec(
             "stowplan_config_reloads_total",
