@@ -10,7 +10,7 @@ A plugin is a class that derives from the base class of each extension point tha
 
 Extension points   PreEnqueuePlugin, QueueSortPlugin, PreFilterPlugin, FilterPlugin, NodeFilterPlugin, PostFilterPlugin,
                    PreScorePlugin, ScorePlugin, NodeScorePlugin, ReservePlugin, PermitPlugin, PreBindPlugin, BindPlugin,
-                   PostBindPlugin, PlacementGeneratePlugin, PlacementScorePlugin
+                   PostBindPlugin, PlacementGeneratePlugin, PlacementScorePlugin, PodGroupPostFilterPlugin
 Results            Status (None is success), unschedulable, unresolvable, error, SKIP, Reason, Rejections
 Context            Handle, CycleState, PodInfo, PodShape, NodeInfo, Nodes
 Lookups            CustomObject, custom_resource, ObjectIndex, NodeObjects, PodIndex, PodsByValue
@@ -56,7 +56,7 @@ from stowplan.scheduler.framework.events import (
     on,
     queue_if,
 )
-from stowplan.scheduler.framework.eviction_plan import EvictionPlan
+from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.explanations.changes import Change, Dial, Step, Way, move, with_labels, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.grouping import Refusal
@@ -80,6 +80,8 @@ from stowplan.scheduler.framework.interface import (
     PodExtensions,
     PodGroupAssignments,
     PodGroupInfo,
+    PodGroupPostFilterPlugin,
+    PodGroupPostFilterResult,
     PostBindPlugin,
     PostFilterPlugin,
     PostFilterResult,
@@ -149,6 +151,7 @@ __all__ = [
     "EvictionPlan",
     "Explanation",
     "FilterPlugin",
+    "GroupEvictionPlan",
     "Handle",
     "Hint",
     "Inspection",
@@ -175,6 +178,8 @@ __all__ = [
     "PodExtensions",
     "PodGroupAssignments",
     "PodGroupInfo",
+    "PodGroupPostFilterPlugin",
+    "PodGroupPostFilterResult",
     "PodInPreBind",
     "PodIndex",
     "PodInfo",

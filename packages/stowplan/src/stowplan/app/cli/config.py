@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from stowplan.app.cli.data_output import output_option, write_data
 from stowplan.app.cli.shell_completion import complete_file
 from stowplan.app.command_line.error_reporting import InputError
-from stowplan.app.command_line.feature_gates import feature_options, features_of
+from stowplan.app.command_line.feature_gates import emulated_version_option, feature_options, features_of
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.daemon.plugin_registry import registry_with
@@ -449,7 +449,8 @@ def _field_lines(found: ExplainedField) -> Iterator[str]:
 
 @click.command(short_help="Write the JSON schema of v1, for editors.")
 @PLUGINS
-def schema(*, plugins: tuple[str, ...]) -> None:
+@emulated_version_option("The version of kube-scheduler that reads the configuration.")
+def schema(*, plugins: tuple[str, ...], emulated_version: str | None) -> None:
     """Write the JSON schema (draft-07) of KubeSchedulerConfiguration v1. Editors complete and check fields by it.
 
     \b
@@ -457,7 +458,13 @@ def schema(*, plugins: tuple[str, ...]) -> None:
       stowplan config schema > scheduler.schema.json
       # yaml-language-server: $schema=scheduler.schema.json   (first line of the configuration)
     """
-    click.echo(json.dumps(json_schema(known_plugins(plugins)), indent=2, ensure_ascii=False))
+    click.echo(
+        json.dumps(
+            json_schema(known_plugins(plugins), features_of((), emulated_version).emulated_version),
+            indent=2,
+            ensure_ascii=False,
+        )
+    )
 
 
 @click.group("config", short_help="Show, check and convert scheduler configurations.")

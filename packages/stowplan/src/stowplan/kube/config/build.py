@@ -30,6 +30,7 @@ from stowplan.kube.config.declaration import Args, Declarations
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.plugins import expand, with_weights
 from stowplan.kube.config.serialize import same_args
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 
 _LOG = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def build(configuration: Configuration, plugins: Declarations, features: Feature
     except ConfigError as error:
         raise ConfigError(f"couldn't build extenders: {error}") from None
     try:
-        profiles = _build_profiles(configuration.profiles, plugins)
+        profiles = _build_profiles(configuration.profiles, plugins, configuration.emulated_version)
     except ConfigError as error:
         raise ConfigError(f"initializing profiles: {error}") from None
     if configuration.extenders and features.enabled("OpportunisticBatching"):
@@ -56,27 +57,29 @@ def build(configuration: Configuration, plugins: Declarations, features: Feature
 # --- profiles
 
 
-def _build_profiles(configured: tuple[Profile, ...], known: Declarations) -> tuple[Profile, ...]:
+def _build_profiles(
+    configured: tuple[Profile, ...], known: Declarations, version: KubernetesVersion
+) -> tuple[Profile, ...]:
     """Build the profiles one by one; unlike in validation, the effective QueueSort plugins are compared here."""
     built: list[Profile] = []
     for profile in configured:
-        built.append(_build_named(profile, known))
+        built.append(_build_named(profile, known, version))
         _check_common_queue_sort(configured[0], profile, built[0], built[-1])
     return tuple(built)
 
 
-def _build_named(profile: Profile, known: Declarations) -> Profile:
+def _build_named(profile: Profile, known: Declarations, version: KubernetesVersion) -> Profile:
     try:
-        return _build_profile(profile, known)
+        return _build_profile(profile, known, version)
     except ConfigError as error:
         raise ConfigError(f"creating profile for scheduler name {profile.scheduler_name}: {error}") from None
 
 
-def _build_profile(profile: Profile, known: Declarations) -> Profile:
+def _build_profile(profile: Profile, known: Declarations, version: KubernetesVersion) -> Profile:
     needed = profile.plugins.names() & known.keys()
     enabled = [config for config in profile.plugin_config if config.name in needed and config.args is not None]
     _initialize_plugins(enabled)
-    points = expand(profile.plugins, known)
+    points = expand(profile.plugins, known, version)
     _check_counts(profile.scheduler_name, points)
     return replace(
         profile,

@@ -82,10 +82,13 @@ def without_defaults(written: Mapping[str, Any], *, plugins: Declarations, featu
         kept = {name: value for name, value in one["args"].items() if name in _TYPE or own.get(name) != value}
         return {**one, "args": kept}
 
-    profiles = [
-        {**profile, "pluginConfig": [chosen(one) for one in profile.get("pluginConfig", ())]}
-        for profile in written.get("profiles", ())
-    ]
+    def carried(profile: dict[str, Any]) -> dict[str, Any]:
+        # A point that the other version does not have must not be named.
+        sets = {point: plugins for point, plugins in profile.get("plugins", {}).items() if plugins}
+        named = {**profile, "plugins": sets} if "plugins" in profile else profile
+        return {**named, "pluginConfig": [chosen(one) for one in profile.get("pluginConfig", ())]}
+
+    profiles = [carried(profile) for profile in written.get("profiles", ())]
     return {**written, **({"profiles": profiles} if profiles else {})}
 
 
@@ -123,7 +126,7 @@ def load_upgraded(
     adjust: Callable[[Configuration], Configuration] | None = None,
 ) -> Loaded:
     """Load converted data, None for the defaults."""
-    fields = {} if upgraded is None else decode_configuration(upgraded.document, plugins)
+    fields = {} if upgraded is None else decode_configuration(upgraded.document, plugins, features.emulated_version)
     configuration = default_configuration(fields, plugins, features)
     if adjust is not None:
         configuration = adjust(configuration)

@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.durations import Duration
 from stowplan.kube.api.urls import without_password
-from stowplan.kube.config.schema import CONFIGURATION, POINTS
+from stowplan.kube.config.schema import POINTS, configuration_at
 from stowplan.kube.config.serialize import encode_object, same_args
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 
 
 class LeaderElection(msgspec.Struct, frozen=True, rename="camel"):
@@ -105,6 +106,7 @@ class Plugins(msgspec.Struct, frozen=True, rename="camel"):
     multi_point: PluginSet = PluginSet()
     placement_generate: PluginSet = PluginSet()
     placement_score: PluginSet = PluginSet()
+    pod_group_post_filter: PluginSet = PluginSet()
 
     def at(self, point: str) -> PluginSet:
         plugin_set: PluginSet = getattr(self, _ATTRIBUTE[point])
@@ -181,6 +183,8 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     #: In file order; see `extenders_in_call_order`.
     extenders: tuple[Extender, ...] = ()
     delay_cache_until_active: bool = False
+    #: The version of kube-scheduler that it was completed for.
+    emulated_version: KubernetesVersion = DEFAULT_VERSION
 
     def __repr__(self) -> str:
         names = ", ".join(profile.scheduler_name for profile in self.profiles)
@@ -200,7 +204,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The configuration as a KubeSchedulerConfiguration v1, like the output of `--write-config-to`."""
-        return encode_object(CONFIGURATION, self)
+        return encode_object(configuration_at(self.emulated_version), self)
 
     def shown(self) -> dict[str, Any]:
         """For logs, pages and recordings: `to_dict` without passwords and keys."""
@@ -212,7 +216,7 @@ class Configuration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 #: The reference's own listing omits the points of pod groups.
-_UNLISTED_POINTS = frozenset({"placementGenerate", "placementScore"})
+_UNLISTED_POINTS = frozenset({"placementGenerate", "placementScore", "podGroupPostFilter"})
 
 
 def _effective(profile: Profile) -> dict[str, list[dict[str, Any]]]:

@@ -23,9 +23,17 @@ from stowplan.kube.config.declaration import Args, Declarations, PluginDeclarati
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.header import Header, no_kind, read_header
 from stowplan.kube.config.plugins import default_plugins, merge_plugins
-from stowplan.kube.config.schema import API_VERSION, CONFIGURATION, CONFIGURATION_KIND, GROUP, Struct
+from stowplan.kube.config.schema import (
+    API_VERSION,
+    CONFIGURATION,
+    CONFIGURATION_KIND,
+    GROUP,
+    Struct,
+    configuration_at,
+)
 from stowplan.kube.config.suggestions import MAX_HINTS, field_hints, misplaced_field_hints
 from stowplan.kube.config.walk import decode_struct
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 
 # Decode a document into configuration fields and plugin arguments.
 #
@@ -44,35 +52,35 @@ class DecodedArgs:
     fields: dict[str, Any]
 
 
-def decode_configuration(document: Document, plugins: Declarations) -> dict[str, Any]:
+def decode_configuration(
+    document: Document, plugins: Declarations, version: KubernetesVersion = DEFAULT_VERSION
+) -> dict[str, Any]:
     """Decode a document into the fields of a KubeSchedulerConfiguration; raise ConfigError with upstream's message."""
     header = read_header(document.value, document.text)
-    schema = _schema_of(header, _args_types(loaded(plugins)))
+    wanted = configuration_at(version)
+    schema = _schema_of(header, {CONFIGURATION_KIND: wanted, **_args_schemas(loaded(plugins))})
     fields, strict = decode_struct(schema, document.value)
     found = chain(misplaced_field_hints(schema, document.value), field_hints(schema, document.value))
     hints = list(islice(found, MAX_HINTS)) if strict else []
     strict = [*document.strict_errors, *strict]
-    if schema is CONFIGURATION:
+    if schema is wanted:
         strict += _decode_plugin_configs(fields, plugins, hints)
     if strict:
         raise ConfigError(strict_error(strict), *hints[:MAX_HINTS])
-    if schema is not CONFIGURATION:
+    if schema is not wanted:
         raise ConfigError(f"couldn't decode as KubeSchedulerConfiguration, got {API_VERSION}, Kind={schema.name}: ")
     return fields
 
 
-def _args_types(declarations: Iterable[PluginDeclaration]) -> dict[str, type[Args]]:
-    """Kind -> type of arguments."""
+def _args_schemas(declarations: Iterable[PluginDeclaration]) -> dict[str, Struct]:
+    """Kind of arguments -> its schema."""
     types = (declaration.own_args for declaration in declarations)
-    return {type_.schema.name: type_ for type_ in types if type_ is not None}
+    return {type_.schema.name: type_.schema for type_ in types if type_ is not None}
 
 
-def _schema_of(header: Header, args_types: Mapping[str, type[Args]]) -> Struct:
-    if header.api_version == API_VERSION:
-        if header.kind == CONFIGURATION_KIND:
-            return CONFIGURATION
-        if header.kind in args_types:
-            return args_types[header.kind].schema
+def _schema_of(header: Header, kinds: Mapping[str, Struct]) -> Struct:
+    if header.api_version == API_VERSION and header.kind in kinds:
+        return kinds[header.kind]
     raise no_kind(header)
 
 
@@ -108,7 +116,8 @@ def _decode_plugin_config(config: dict[str, Any], plugins: Declarations) -> list
     try:
         header = read_header(raw, "", Header(GROUP, "v1", wanted))
         # Another kind is an error, whose message depends on whether any plugin has it.
-        schema = _schema_of(header, _args_types(loaded(plugins) if header.kind == wanted else plugins.values()))
+        declared = loaded(plugins) if header.kind == wanted else plugins.values()
+        schema = _schema_of(header, {CONFIGURATION_KIND: CONFIGURATION, **_args_schemas(declared)})
         arguments, strict = decode_struct(schema, raw)
     except ConfigError as error:
         raise ConfigError(f"decoding args for plugin {name}: {error}") from None
@@ -136,7 +145,7 @@ def default_configuration(fields: Mapping[str, Any], plugins: Declarations, feat
     }
     configuration = _convert(top_level, Configuration)
     defaulted = (_default_profile(i, profile, plugins, features) for i, profile in enumerate(profiles))
-    return replace(configuration, profiles=tuple(defaulted))
+    return replace(configuration, profiles=tuple(defaulted), emulated_version=features.emulated_version)
 
 
 def _convert(fields: Mapping[str, Any], type_: type[_S]) -> _S:

@@ -16,8 +16,9 @@ from stowplan.kube.config.config_errors import ConfigError
 from stowplan.kube.config.configuration import Plugin, PluginRef, Plugins, PluginSet, attribute_of_point
 from stowplan.kube.config.declaration import Declarations, enabled_by_default
 from stowplan.kube.config.features import FeatureGates
-from stowplan.kube.config.schema import POINTS
+from stowplan.kube.config.schema import POINTS, points_at
 from stowplan.kube.klog import get_logger
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 
 _log = get_logger(__name__)
 
@@ -41,6 +42,7 @@ BUILD_ORDER = (
     "queueSort",
     "placementGenerate",
     "placementScore",
+    "podGroupPostFilter",
 )
 
 _WEIGHTED = {"score": "score plugins", "placementScore": "placement score plugins"}
@@ -80,12 +82,14 @@ def _merge(default: PluginSet, custom: PluginSet) -> PluginSet:
 # --- expansion
 
 
-def expand(plugins: Plugins, known: Declarations) -> dict[str, tuple[PluginRef, ...]]:
+def expand(plugins: Plugins, known: Declarations, version: KubernetesVersion) -> dict[str, tuple[PluginRef, ...]]:
     """The plugins of each point in call order; raises ConfigError where the reference refuses to start."""
-    for point in BUILD_ORDER:
+    points = points_at(version)
+    built = [point for point in BUILD_ORDER if point in points]
+    for point in built:
         _check_point(point, plugins.at(point), known)
-    names = {point: _expand_point(point, plugins, known) for point in BUILD_ORDER}
-    return {point: tuple(PluginRef(name) for name in names[point]) for point in POINTS if point in names}
+    names = {point: _expand_point(point, plugins, known) for point in built}
+    return {point: tuple(PluginRef(name) for name in names[point]) for point in points if point in names}
 
 
 def with_weights(

@@ -13,7 +13,10 @@ Upstream: k8s.io/kube-scheduler/config/v1, k8s.io/component-base/config/v1alpha1
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
+
+from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 
 GROUP = "kubescheduler.config.k8s.io"
 API_VERSION = f"{GROUP}/v1"
@@ -176,8 +179,19 @@ _POINT_TEXTS = {
     "multiPoint": "Enable or disable plugins at all points that they have; what a single point says wins.",
     "placementGenerate": "For groups of pods: which sets of nodes to consider. At most one plugin.",
     "placementScore": "For groups of pods: how good each set of nodes is.",
+    "podGroupPostFilter": "When a group of pods fits nowhere: make room for it. The first plugin that succeeds is the "
+    "last. Since Kubernetes 1.37.",
 }
 POINTS = tuple(_POINT_TEXTS)
+#: Points that older versions of Kubernetes do not have.
+_POINTS_SINCE = {"podGroupPostFilter": V1_37}
+
+
+def points_at(version: KubernetesVersion) -> tuple[str, ...]:
+    """The extension points of a version of Kubernetes."""
+    return tuple(point for point in POINTS if point not in _POINTS_SINCE or version >= _POINTS_SINCE[point])
+
+
 _PLUGINS = struct(
     "Plugins", **{point: documented(not_omitted(_PLUGIN_SET), text) for point, text in _POINT_TEXTS.items()}
 )
@@ -297,3 +311,43 @@ CONFIGURATION = kind(
         BOOL, "With leader election: watch the cluster only once this scheduler leads, to spare the API server."
     ),
 )
+
+
+# --- versions
+
+
+def changed(base: Struct, *, without: tuple[str, ...] = (), **fields: "Type | Field") -> Struct:
+    """A struct without some of its fields, and with others."""
+    added = {name: type_ if isinstance(type_, Field) else Field(type_) for name, type_ in fields.items()}
+    kept = {name: field for name, field in base.fields.items() if name not in without}
+    return replace(base, fields={**kept, **added})
+
+
+def inside(base: Struct, *path: str, without: tuple[str, ...] = (), **fields: "Type | Field") -> Struct:
+    """Change the struct at a path below `base`, through lists and pointers."""
+    if not path:
+        return changed(base, without=without, **fields)
+    field = base.fields[path[0]]
+    its_type = through(field.type, path[1:], without, fields)
+    return replace(base, fields={**base.fields, path[0]: replace(field, type=its_type)})
+
+
+def through(type_: Type, path: tuple[str, ...], without: tuple[str, ...], fields: Mapping[str, "Type | Field"]) -> Type:
+    """Change the struct at a path below a list or pointer."""
+    match type_:
+        case Pointer(item=item):
+            return Pointer(through(item, path, without, fields))
+        case Slice(item=item):
+            return Slice(through(item, path, without, fields))
+        case Struct():
+            return inside(type_, *path, without=without, **fields)
+        case _:
+            raise TypeError(f"no struct at {path}")
+
+
+@cache
+def configuration_at(version: KubernetesVersion) -> Struct:
+    """The configuration of a version of Kubernetes."""
+    known = points_at(version)
+    later = tuple(point for point in POINTS if point not in known)
+    return inside(CONFIGURATION, "profiles", "plugins", without=later) if later else CONFIGURATION

@@ -31,7 +31,9 @@ from stowplan.kube.config.serialize import same_args, typed_args_as_json
 _REMOVED_PLUGINS = frozenset({"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"})
 # Parity: removed plugins are not detected at the other points.
 _POINTS_WITH_REMOVED_PLUGINS = tuple(
-    point for point in POINTS if point not in {"multiPoint", "placementGenerate", "placementScore"}
+    point
+    for point in POINTS
+    if point not in {"multiPoint", "placementGenerate", "placementScore", "podGroupPostFilter"}
 )
 _REQUESTS_PREFIX = "requests."
 _NATIVE_DOMAIN = "kubernetes.io/"

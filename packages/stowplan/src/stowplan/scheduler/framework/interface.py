@@ -196,13 +196,17 @@ PodGroupPostFilterSteps = Generator["Sequence[PodInfo]", Status, PodGroupPostFil
 
 
 class PodGroupPostFilterPlugin(Plugin):
-    """Called for a pod group as a whole, behind the gate WorkloadAwarePreemption. DefaultPreemption is the only one."""
+    """Called for a pod group that cannot be scheduled, as a whole.
+
+    Until 1.36, behind the gate WorkloadAwarePreemption, there is one, wherever a profile enables it. Since 1.37, those
+    of the profile's podGroupPostFilter are called in order, until one does not return Unschedulable.
+    """
 
     @abstractmethod
     def pod_group_post_filter(
         self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
-    ) -> PodGroupPostFilterSteps:
-        """Find pods whose eviction lets the group fit; a generator.
+    ) -> PodGroupPostFilterResult | PodGroupPostFilterSteps:
+        """Find pods whose eviction lets the group fit; may be a generator, which returns the result.
 
         It yields pods on nodes, and receives the result of trying the group with exactly those pods removed. From 1.37
         on, only the first trial decides on nodes; the others are whether its pods still fit there. A trial may wait
@@ -429,6 +433,7 @@ EXTENSION_POINTS: dict[str, type[Plugin]] = {
     "postBind": PostBindPlugin,
     "placementGenerate": PlacementGeneratePlugin,
     "placementScore": PlacementScorePlugin,
+    "podGroupPostFilter": PodGroupPostFilterPlugin,
 }
 
 

@@ -3,6 +3,8 @@
 import pytest
 
 from stowplan.kube.config import DEFAULT_FEATURES, ConfigError, PluginDeclaration, load_config
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.in_tree.discovery import declarations
 
 HEADER = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
@@ -186,3 +188,39 @@ def test_queue_sort_arguments_must_be_the_same_in_all_profiles():
     ]
     with pytest.raises(ConfigError, match='different queue sort plugin args for profile "b"'):
         load_config({**HEADER, "profiles": profiles}, plugins=known)
+
+
+# -- the point for groups that fit nowhere, since 1.37 ----------------------------------------------------------------
+
+
+def test_the_point_of_groups_is_expanded_from_multi_point():
+    def found(**points):
+        return shown(load(with_mine("podGroupPostFilter"), **points)["podGroupPostFilter"])
+
+    assert found() == "DefaultPreemption"
+    assert found(multiPoint=plugin_set("Mine")) == "DefaultPreemption Mine"
+    assert found(podGroupPostFilter=plugin_set("Mine DefaultPreemption")) == "DefaultPreemption Mine"
+    assert found(podGroupPostFilter=plugin_set("Mine", "*")) == "Mine"
+    assert found(podGroupPostFilter=plugin_set("", "DefaultPreemption")) == ""
+
+
+@pytest.mark.parametrize(
+    ("point", "message"),
+    [
+        (plugin_set("Nope"), 'PodGroupPostFilterPlugin "Nope" does not exist'),
+        (plugin_set("NodeName"), 'plugin "NodeName" does not extend PodGroupPostFilterPlugin plugin'),
+    ],
+)
+def test_what_cannot_run_at_the_point_of_groups_is_refused(point, message):
+    with pytest.raises(ConfigError, match=message):
+        load(podGroupPostFilter=point)
+
+
+def test_1_36_does_not_know_the_point_of_groups():
+    features = default_features(V1_36)
+    assert "podGroupPostFilter" not in load(features=features)
+    with pytest.raises(ConfigError, match=r'unknown field "profiles\[0\].plugins.podGroupPostFilter"'):
+        load(features=features, podGroupPostFilter=plugin_set())
+    for version in (V1_36, V1_37):
+        written = load_config(None, plugins=declarations(), features=default_features(version)).to_dict()
+        assert ("podGroupPostFilter" in written["profiles"][0]["plugins"]) is (version == V1_37)

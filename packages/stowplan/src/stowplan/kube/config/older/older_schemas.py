@@ -3,7 +3,6 @@
 Upstream: k8s.io/kube-scheduler/config/{v1alpha1,v1alpha2,v1beta1,v1beta2,v1beta3} of the releases 1.16 to 1.28.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from stowplan.kube.config.schema import (
@@ -13,14 +12,16 @@ from stowplan.kube.config.schema import (
     INT32,
     INT64,
     STRING,
-    Field,
     Pointer,
     Slice,
     Struct,
     Type,
+    changed,
     documented,
+    inside,
     kind,
     struct,
+    through,
 )
 
 #: Oldest first.
@@ -29,35 +30,6 @@ VERSIONS = ("v1alpha1", "v1alpha2", "v1beta1", "v1beta2", "v1beta3")
 
 def api_version(version: str) -> str:
     return f"{GROUP}/{version}"
-
-
-def _changed(base: Struct, *, without: tuple[str, ...] = (), **fields: "Type | Field") -> Struct:
-    added = {name: type_ if isinstance(type_, Field) else Field(type_) for name, type_ in fields.items()}
-    kept = {name: field for name, field in base.fields.items() if name not in without}
-    return replace(base, fields={**kept, **added})
-
-
-def _inside(base: Struct, *path: str, without: tuple[str, ...] = (), **fields: "Type | Field") -> Struct:
-    """Change the struct at a path below `base`, through lists and pointers."""
-    if not path:
-        return _changed(base, without=without, **fields)
-    field = base.fields[path[0]]
-    changed = replace(field, type=_through(field.type, path[1:], without, fields))
-    return replace(base, fields={**base.fields, path[0]: changed})
-
-
-def _through(
-    type_: Type, path: tuple[str, ...], without: tuple[str, ...], fields: Mapping[str, "Type | Field"]
-) -> Type:
-    match type_:
-        case Pointer(item=item):
-            return Pointer(_through(item, path, without, fields))
-        case Slice(item=item):
-            return Slice(_through(item, path, without, fields))
-        case Struct():
-            return _inside(type_, *path, without=without, **fields)
-        case _:
-            raise TypeError(f"no struct at {path}")
 
 
 def _named(type_: Type, version: str) -> Type:
@@ -84,27 +56,27 @@ def _item(schema: Struct, *path: str) -> Type:
     return found
 
 
-_V1BETA3 = _inside(
-    _inside(
-        _changed(CONFIGURATION, without=("delayCacheUntilActive",)),
+_V1BETA3 = inside(
+    inside(
+        changed(CONFIGURATION, without=("delayCacheUntilActive",)),
         "profiles",
         without=("percentageOfNodesToScore",),
     ),
     "profiles",
     "plugins",
-    without=("placementGenerate", "placementScore"),
+    without=("placementGenerate", "placementScore", "podGroupPostFilter"),
 )
 _PORTS = "Today both are on the secure port: --secure-port and --bind-address."
-_V1BETA2 = _changed(
+_V1BETA2 = changed(
     _V1BETA3,
     healthzBindAddress=documented(Pointer(STRING), f"Where health was served, without TLS. {_PORTS}"),
     metricsBindAddress=documented(Pointer(STRING), f"Where metrics were served, without TLS. {_PORTS}"),
 )
-_V1BETA1 = _inside(_V1BETA2, "profiles", "plugins", without=("multiPoint", "preEnqueue"))
+_V1BETA1 = inside(_V1BETA2, "profiles", "plugins", without=("multiPoint", "preEnqueue"))
 _PLUGIN_SET = _item(_V1BETA1, "profiles", "plugins", "filter")
-_V1ALPHA2 = _inside(
-    _inside(
-        _changed(
+_V1ALPHA2 = inside(
+    inside(
+        changed(
             _V1BETA1,
             without=("parallelism",),
             disablePreemption=documented(
@@ -152,7 +124,7 @@ _ALGORITHM_SOURCE = struct(
         "Predicates and priorities instead of plugins.",
     ),
 )
-_V1ALPHA1 = _changed(
+_V1ALPHA1 = changed(
     _V1ALPHA2,
     without=("profiles", "extenders"),
     schedulerName=documented(Pointer(STRING), "Pods with this spec.schedulerName. Today: profiles[].schedulerName."),
@@ -163,7 +135,7 @@ _V1ALPHA1 = _changed(
         least=0,
         most=100,
     ),
-    plugins=_through(_item(_V1ALPHA2, "profiles", "plugins"), (), ("preScore",), {"postFilter": _POST_FILTER}),
+    plugins=through(_item(_V1ALPHA2, "profiles", "plugins"), (), ("preScore",), {"postFilter": _POST_FILTER}),
     pluginConfig=_item(_V1ALPHA2, "profiles", "pluginConfig"),
 )
 

@@ -17,7 +17,7 @@ from stowplan.kube.config.declaration import Declarations, enabled_by_default
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.older.draft import plugin_path
 from stowplan.kube.config.plugins import ALL
-from stowplan.kube.config.schema import POINTS
+from stowplan.kube.config.schema import points_at
 
 #: Points whose plugins have no relevant order.
 _UNORDERED = ("preScore", "score", "placementScore")
@@ -240,8 +240,9 @@ def _left_out(profile: Profile, plugins: Declarations, features: FeatureGates) -
         for ref in refs:
             running[ref.name].add(point)
     off = {plugin.name for plugin in profile.plugins.multi_point.disabled}
+    known = points_at(features.emulated_version)
     for name, _ in enabled_by_default(plugins, features):
-        missing = [point for point in POINTS if point in plugins[name].points - running.get(name, set())]
+        missing = [point for point in known if point in plugins[name].points - running.get(name, set())]
         if not missing:
             continue
         if name in running:

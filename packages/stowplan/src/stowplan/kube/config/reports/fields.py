@@ -28,8 +28,10 @@ from stowplan.kube.config.schema import (
     StringMap,
     Struct,
     Type,
+    configuration_at,
 )
 from stowplan.kube.config.serialize import encode_object
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 
 _ARGS = "Args"
 
@@ -75,7 +77,7 @@ class UnknownFieldError(ConfigError):
 def explain_field(path: str, plugins: Declarations, features: FeatureGates) -> ExplainedField:
     """Explain a path such as `profiles.plugins.score`, a kind, or a plugin; "" is the configuration."""
     steps = [step for step in re.sub(r"\[[^]]*\]", "", path).split(".") if step]
-    kinds = _kinds(plugins)
+    kinds = _kinds(plugins, features.emulated_version)
     if steps and steps[0] in plugins and f"{steps[0]}{_ARGS}" in kinds:
         steps[0] += _ARGS
     elif steps and steps[0] in plugins:
@@ -109,15 +111,16 @@ def _paths(type_: Type, path: str = "") -> Iterator[str]:
 # --- kinds and their versions
 
 
-def _kinds(plugins: Declarations) -> dict[str, dict[str, Struct]]:
+def _kinds(plugins: Declarations, version: KubernetesVersion = DEFAULT_VERSION) -> dict[str, dict[str, Struct]]:
     """Kind -> version -> its schema, the newest version first."""
-    versions = {"v1": CONFIGURATION, **{version: configuration_schema(version) for version in reversed(VERSIONS)}}
+    older = {name: configuration_schema(name) for name in reversed(VERSIONS)}
+    versions = {"v1": configuration_at(version), **older}
     kinds: dict[str, dict[str, Struct]] = {CONFIGURATION.name: versions}
     for declaration in plugins.values():
         if declaration.own_args is not None:
             schema = declaration.own_args.schema
-            older = ("v1beta3", "v1beta2", "v1beta1") if schema.name in OLDER_ARGS else ()
-            kinds[schema.name] = dict.fromkeys(("v1", *older), schema)
+            its_older = ("v1beta3", "v1beta2", "v1beta1") if schema.name in OLDER_ARGS else ()
+            kinds[schema.name] = dict.fromkeys(("v1", *its_older), schema)
     kinds[POLICY.name] = dict.fromkeys(API_VERSIONS, POLICY)
     return kinds
 

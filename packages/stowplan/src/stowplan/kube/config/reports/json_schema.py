@@ -11,7 +11,6 @@ from typing import Any
 from stowplan.kube.config.declaration import Declarations
 from stowplan.kube.config.schema import (
     API_VERSION,
-    CONFIGURATION,
     POINTS,
     Field,
     Map,
@@ -22,7 +21,9 @@ from stowplan.kube.config.schema import (
     StringMap,
     Struct,
     Type,
+    configuration_at,
 )
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 
 _DIALECT = "http://json-schema.org/draft-07/schema#"
 _DURATION = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
@@ -31,9 +32,9 @@ _INTEGERS = {"int32": 2**31, "int64": 2**63}
 Json = dict[str, Any]
 
 
-def json_schema(plugins: Declarations) -> Json:
+def json_schema(plugins: Declarations, version: KubernetesVersion = DEFAULT_VERSION) -> Json:
     definitions = _Definitions(plugins)
-    top = definitions.struct(CONFIGURATION)
+    top = definitions.struct(configuration_at(version))
     return {
         "$schema": _DIALECT,
         "title": "KubeSchedulerConfiguration",

@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from inspect import isgenerator
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -36,7 +38,7 @@ from stowplan.scheduler.framework.interface import (
     PodGroupPostFilterSteps,
 )
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error, raised, unschedulable
+from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error, raised, unexpected, unschedulable
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 NO_PLUGIN = "default preemption plugin is not registered, workload aware preemption is disabled"
@@ -55,39 +57,57 @@ class GroupPreemption:
 
         Raises ClusterChangedError if the group has to be retried.
         """
-        steps = self._post_filter(framework, group, pods, trial)
-        if steps is None:
+        plugins = self._plugins(framework)
+        if trial.status.code != Code.Unschedulable or (self._keeps_nodes and not plugins):
             return
-        if isinstance(steps, Status):
-            found = PodGroupPostFilterResult(steps)
-        else:
-            found = yield from self._search(framework, group, pods, *steps)
-        if self._keeps_nodes and framework.metrics is not None:
-            framework.metrics.group_preempted(found.status.code)
+        metrics = framework.metrics if self._keeps_nodes else None
+        started = 0.0 if metrics is None else metrics.now()
+        found = PodGroupPostFilterResult(unschedulable() if plugins else unschedulable(NO_PLUGIN))
+        for plugin in plugins:
+            refused, steps = found.status.reasons, self._post_filter(framework, group, pods, trial, plugin)
+            if isinstance(steps, PodGroupPostFilterResult):
+                found = steps
+            else:
+                found = yield from self._search(framework, group, pods, *steps)
+            if refused and found.status.rejected:
+                found = replace(found, status=Status(found.status.code, (*refused, *found.status.reasons)))
+            if found.status.code != Code.Unschedulable:
+                break
+        if metrics is not None:
+            metrics.points["PodGroupPostFilter"].ran(started, found.status.code)
+            metrics.group_preempted(found.status.code)
         self._store(trial, found)
 
+    def _plugins(self, framework: Framework) -> Sequence[PodGroupPostFilterPlugin]:
+        """Since 1.37, those of the extension point. Until 1.36, the only one: DefaultPreemption."""
+        if self._keeps_nodes:
+            return framework.pod_group_post_filter
+        return [found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin)][:1]
+
     def _post_filter(
-        self, framework: Framework, group: str, pods: Sequence[QueuedPod], trial: GroupTrial
-    ) -> tuple[At, PodGroupPostFilterSteps] | Status | None:
-        """The plugin's search, or why there is none (a Status); None: preemption is not needed."""
-        if trial.status.code != Code.Unschedulable:
-            return None
-        # Only one in-tree plugin is of this kind; the message names it, like the reference's.
-        plugins = (found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin))
-        if (plugin := next(plugins, None)) is None:
-            return None if self._keeps_nodes else unschedulable(NO_PLUGIN)
+        self,
+        framework: Framework,
+        group: str,
+        pods: Sequence[QueuedPod],
+        trial: GroupTrial,
+        plugin: PodGroupPostFilterPlugin,
+    ) -> tuple[At, PodGroupPostFilterSteps] | PodGroupPostFilterResult:
+        """A plugin's search, or its result if there is none."""
         found = self._state.objects.get(PodGroup, group)
         if found is None:
             name = group.partition("/")[2]
-            return error(f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found')
+            status = error(f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found')
+            return PodGroupPostFilterResult(status)
         constraints = found.spec.scheduling_constraints
         if constraints is not None and constraints.topology and not self._keeps_nodes:
-            return unschedulable(PLACED_GROUP)
+            return PodGroupPostFilterResult(unschedulable(PLACED_GROUP))
         infos, at_once = [queued.pod for queued in pods], _only_take_room(framework, trial)
         at = "PodGroupPostFilter", plugin
         post_filter = partial(plugin.pod_group_post_filter, pods_only_take_room=at_once)
-        steps = call(post_filter, found, infos, check=None, failed=raised, at=at)
-        return steps if isinstance(steps, Status) else (at, steps)
+        steps = call(post_filter, found, infos, check=_steps_or_result, failed=raised, required=True, at=at)
+        if isinstance(steps, Status):
+            return PodGroupPostFilterResult(steps)
+        return steps if isinstance(steps, PodGroupPostFilterResult) else (at, steps)
 
     def _search(
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], at: At, steps: PodGroupPostFilterSteps
@@ -211,6 +231,14 @@ class RemovedPods:
             start = self._sampling.start
             transaction.rollback()
             self._sampling.start = start
+
+
+def _steps_or_result(answer: Any) -> PodGroupPostFilterSteps | PodGroupPostFilterResult:
+    if isgenerator(answer) or isinstance(answer, PodGroupPostFilterResult):
+        return answer
+    raise unexpected(
+        "a PodGroupPostFilterResult or a generator", answer, PodGroupPostFilterPlugin.pod_group_post_filter
+    )
 
 
 def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:

@@ -42,7 +42,7 @@ _SUCCESS, _ERROR = Code.Success, Code.Error
 
 _POINTS = (
     *("PreEnqueue", "Sign", "PreFilter", "Filter", "PostFilter", "PreScore", "Score", "Reserve", "Permit"),
-    *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve"),
+    *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve", "PodGroupPostFilter"),
 )
 
 #: Share of the cycles in which single plugin calls are timed.

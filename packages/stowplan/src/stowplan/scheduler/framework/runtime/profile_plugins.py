@@ -32,6 +32,7 @@ from stowplan.scheduler.framework.interface import (
     PermitPlugin,
     PlacementGeneratePlugin,
     PlacementScorePlugin,
+    PodGroupPostFilterPlugin,
     PostBindPlugin,
     PostFilterPlugin,
     PreBindPlugin,
@@ -108,6 +109,7 @@ class ProfilePlugins:
         self.post_bind = self._at("postBind", PostBindPlugin)
         self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
         self.placement_score = self._at("placementScore", PlacementScorePlugin)
+        self.pod_group_post_filter = self._at("podGroupPostFilter", PodGroupPostFilterPlugin)
         #: Extension point -> plugins that use steps instead of coroutines.
         self.stepping = {
             "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),

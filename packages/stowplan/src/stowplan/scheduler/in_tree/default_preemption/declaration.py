@@ -41,7 +41,7 @@ class DefaultPreemptionArgs(Args, frozen=True):
 
 DECLARATION = PluginDeclaration(
     name="DefaultPreemption",
-    points=frozenset({"preEnqueue", "postFilter"}),
+    points=frozenset({"preEnqueue", "postFilter", "podGroupPostFilter"}),
     default=EnabledByDefault(order=160),
     args_type=DefaultPreemptionArgs,
     reads=(PodDisruptionBudget,),

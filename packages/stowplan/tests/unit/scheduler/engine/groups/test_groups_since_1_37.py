@@ -7,7 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import stowplan
-from stowplan.plugins import PreBindPlugin
+from stowplan.plugins import (
+    PodGroupPostFilterPlugin,
+    PodGroupPostFilterResult,
+    PreBindPlugin,
+    Status,
+    unresolvable,
+    unschedulable,
+)
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.groups.group_validation import group_problem
 from stowplan.scheduler.framework.status import Code, error
@@ -43,7 +50,7 @@ def condition(cluster, group="g"):
     return [(one["type"], one["status"], one["reason"], one.get("message", "")) for one in found]
 
 
-def unschedulable(message):
+def refused(message):
     return [("PodGroupInitiallyScheduled", "False", "Unschedulable", message)]
 
 
@@ -77,7 +84,7 @@ class TestTrials:
         with cluster_of(node("n1"), gang_of(4), *pods) as cluster:
             told = "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining"
             more = "pod group preemption: No preemption victims found for incoming preemptor"
-            assert condition(cluster) == unschedulable(f"{told}, {more}")
+            assert condition(cluster) == refused(f"{told}, {more}")
             words = [cluster.why_pending(f"p{i}") for i in range(5)]
             assert words.count(f"pod group is unschedulable, {told}, {more}") == 2
             assert sum("Insufficient cpu" in one and NOT_ELIGIBLE in one for one in words) == 2
@@ -132,7 +139,7 @@ class TestPlacements:
             told = "0/2 placements are available, reported placement status: "
             told += "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
             more = "pod group preemption: No preemption victims found for incoming preemptor"
-            assert condition(cluster) == unschedulable(f"pod group is unschedulable, {told}, {more}")
+            assert condition(cluster) == refused(f"pod group is unschedulable, {told}, {more}")
 
     @pytest.mark.parametrize(("nominated", "on"), [("", ["n1"] * 4), ("n2", ["", "", "n2", "n2"])])
     def test_the_nominated_one_is_taken_though_another_fits_more(self, nominated, on):
@@ -355,7 +362,7 @@ class TestPreemption:
             cluster.create(member("a", priority=10), member("b", priority=10))
             assert sorted(nominations(cluster, "a", "b")) == ["n1", "n2"]
             told = "minCount (2) cannot be satisfied: 1 scheduled, 0 remaining, pod group preemption: "
-            assert condition(cluster) == unschedulable(f"{told}found a placement for podgroup, preempting 1 victims")
+            assert condition(cluster) == refused(f"{told}found a placement for podgroup, preempting 1 victims")
             for _ in range(6):
                 cluster.advance(4)
                 cluster.engine.validate()
@@ -390,7 +397,7 @@ class TestPreemption:
             cluster.create(low("victim"))
             cluster.create(member("a", priority=10))
             told = "minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, pod group preemption: "
-            assert condition(cluster) == unschedulable(f"{told}found a placement for podgroup, preempting 1 victims")
+            assert condition(cluster) == refused(f"{told}found a placement for podgroup, preempting 1 victims")
 
     def test_pods_of_a_group_resist_with_its_priority(self):
         """In 1.36 its own priority counts for a pod that may be evicted alone."""
@@ -628,3 +635,49 @@ def test_victims_of_a_single_pod_are_those_of_the_plain_rule(world):
         for name, candidate in result.detail.run.candidates.items()
     }
     assert found == expected
+
+
+# -- PodGroupPostFilter -----------------------------------------------------------------------------------------------
+
+
+def a_helper(name, answer):
+    """A plugin that helps groups with `answer`, or raises it."""
+
+    class Helps(PodGroupPostFilterPlugin):
+        def pod_group_post_filter(self, group, pods, *, pods_only_take_room):
+            if isinstance(answer, Exception):
+                raise answer
+            return answer if answer is None else PodGroupPostFilterResult(answer)
+
+    Helps.name = Helps.__name__ = name
+    return Helps
+
+
+HELP = Status(Code.Success, ("help is near",))
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([], ""),
+        ([unschedulable("not mine")], ""),
+        ([unschedulable("not mine"), unresolvable("hopeless"), HELP], "not mine, hopeless"),
+        ([HELP], "help is near"),
+        ([ValueError("odd")], "ValueError: odd"),
+        ([None], "want a PodGroupPostFilterResult or a generator, got None"),
+    ],
+)
+def test_plugins_help_groups_in_turn(answers, told):
+    """The first that does not return Unschedulable is the last; DefaultPreemption, which finds a victim, comes after.
+
+    `told`: "" if it is called.
+    """
+    plugins = [a_helper(f"H{i}", answer) for i, answer in enumerate(answers)]
+    enabled = [{"name": plugin.name} for plugin in plugins] + [{"name": "DefaultPreemption"}]
+    point = {"enabled": enabled, "disabled": [{"name": "*"}]}
+    config = configuration({"schedulerName": "default-scheduler", "plugins": {"podGroupPostFilter": point}})
+    with cluster_of(node("n1", 1), low("l"), config=config, plugins=plugins) as cluster:
+        cluster.create(gang_of(1, priority=10), member("a", priority=10))
+        assert preempted(cluster) == ([] if told else ["l"])
+        assert told in condition(cluster)[0][3]
+        cluster.engine.validate()

@@ -358,4 +358,8 @@ def test_forgotten_async_is_the_plugins_error():
 
 def test_the_recording_plugin_covers_every_point():
     framework = framework_of(recorder("A", [], Recording))
-    assert [point for point, names in framework.points.items() if not names] == ["placementGenerate", "placementScore"]
+    assert [point for point, names in framework.points.items() if not names] == [
+        "placementGenerate",
+        "placementScore",
+        "podGroupPostFilter",
+    ]
