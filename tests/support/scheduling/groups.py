@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from stowplan.scheduler.engine.groups.group_trials import PlacementTrial
+from stowplan.scheduler.engine.groups.group_trials import Reservations
 from stowplan.testing import a_node, a_pod
 
 
@@ -17,8 +17,8 @@ def member(name, group="g", cpu="1", **spec):
     return a_pod(name).requests(cpu=cpu).spec(schedulingGroup={"podGroupName": group}, **spec).obj()
 
 
-def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
-    """`gang` of None: a basic group. `mode`: its disruption mode, an object since v1beta1."""
+def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None, parent=None):
+    """`gang` of None: a basic group. `mode`: its disruption mode, an object since v1beta1. `parent`: since v1beta1."""
     spec: dict[str, Any] = {"schedulingPolicy": {"basic": {}} if gang is None else {"gang": {"minCount": gang}}}
     if mode is not None:
         spec["disruptionMode"] = mode
@@ -26,15 +26,27 @@ def a_group(name="g", *, gang=None, topology=None, mode=None, priority=None):
         spec["priority"] = priority
     if topology is not None:
         spec["schedulingConstraints"] = {"topology": [{"key": topology}]}
+    if parent is not None:
+        spec["parentCompositePodGroupName"] = parent
     metadata = {"name": name, "namespace": "default", "uid": f"group-{name}", "generation": 1}
-    version = "v1beta1" if isinstance(mode, dict) else "v1alpha2"
+    version = "v1alpha2" if parent is None and not isinstance(mode, dict) else "v1beta1"
     return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": "PodGroup", "metadata": metadata, "spec": spec}
+
+
+def a_composite(name, *, gang=None, topology=None, mode=None, priority=None, parent=None):
+    """A group of groups; `gang`: how many of its children must be scheduled."""
+    group = a_group(name, topology=topology, mode=mode or {"single": {}}, priority=priority, parent=parent)
+    policy = {"basic": {}} if gang is None else {"gang": {"minGroupCount": gang}}
+    spec = {**group["spec"], "schedulingPolicy": policy}
+    metadata = {**group["metadata"], "uid": f"composite-{name}"}
+    header = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "CompositePodGroup"}
+    return {**header, "metadata": metadata, "spec": spec}
 
 
 @contextmanager
 def check_exact_undo():
     """Checks that every trial restores the whole cluster exactly, in each placement and around each wait."""
-    opened, undone = PlacementTrial.open, PlacementTrial.undo
+    opened, undone = Reservations.open, Reservations.undo
     before = {}
 
     def opening(trial):
@@ -47,8 +59,8 @@ def check_exact_undo():
             assert trial.state.dump() == before.pop(trial)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PlacementTrial, "open", opening)
-        patch.setattr(PlacementTrial, "undo", undoing)
+        patch.setattr(Reservations, "open", opening)
+        patch.setattr(Reservations, "undo", undoing)
         yield
 
 

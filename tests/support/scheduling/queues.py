@@ -75,7 +75,7 @@ class QueueHarness:
             settings=QueueSettings(**settings),
             observer=Observer(self),
             emulated_version=version,
-            group_exists=None if groups is None else lambda group: group in groups,
+            root_of=None if groups is None else lambda group: group if group in groups else "",
         )
 
     # -- pods ---------------------------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ _NAMESPACED = (
     api.CSIStorageCapacity,
     api.PodDisruptionBudget,
     api.PodGroup,
+    api.CompositePodGroup,
     api.ResourceClaim,
     api.Lease,
     api.LeaseCandidate,
@@ -76,6 +77,7 @@ _VERSIONS = {"resource.k8s.io": ("v1", "v1beta2")}
 _VERSIONS_OF_KIND = {
     "DeviceTaintRule": ("v1", "v1beta2", "v1alpha3"),
     "PodGroup": ("v1beta1", "v1alpha3", "v1alpha2"),
+    "CompositePodGroup": ("v1alpha3",),
 }
 
 _OPERATORS: dict[type[ApiStruct], tuple[str, ...]] = {

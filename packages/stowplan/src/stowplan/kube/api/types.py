@@ -59,6 +59,7 @@ from stowplan.kube.api.storage import (
 )
 from stowplan.kube.api.volumes import Volume
 from stowplan.kube.api.workloads import (
+    CompositePodGroup,
     PodGroup,
     PodGroupCondition,
     ReplicaSet,
@@ -72,6 +73,7 @@ __all__ = [
     "CSIDriver",
     "CSINode",
     "CSIStorageCapacity",
+    "CompositePodGroup",
     "Container",
     "CoreEvent",
     "DeviceClass",

@@ -77,6 +77,17 @@ class GangSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
     min_count: Int32 = 0
 
 
+class CompositeGangSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
+    """At least this many groups of the composite one are scheduled, or none."""
+
+    min_group_count: Int32 = 0
+
+
+class CompositeSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
+    basic: BasicSchedulingPolicy | None = None
+    gang: CompositeGangSchedulingPolicy | None = None
+
+
 class PodGroupSchedulingPolicy(ApiStruct, frozen=True, kw_only=True):
     basic: BasicSchedulingPolicy | None = None
     gang: GangSchedulingPolicy | None = None
@@ -99,12 +110,28 @@ class PodGroupSpec(ApiStruct, frozen=True, kw_only=True):
     disruption_mode: dict[str, Any] | str | None = None
     priority: Int32 | None = None
     preemption_policy: str | None = None
+    #: Since 1.37, in the group's namespace.
+    parent_composite_pod_group_name: str | None = None
 
     @property
     def disrupted_as_a_whole(self) -> bool:
         """Whether its pods are only evicted together."""
         mode = self.disruption_mode
         return mode == "PodGroup" if isinstance(mode, str) else mode is not None and "all" in mode
+
+
+class CompositePodGroupSpec(ApiStruct, frozen=True, kw_only=True):
+    scheduling_policy: CompositeSchedulingPolicy = CompositeSchedulingPolicy()
+    scheduling_constraints: PodGroupSchedulingConstraints | None = None
+    disruption_mode: dict[str, Any] | None = None
+    priority: Int32 | None = None
+    preemption_policy: str | None = None
+    parent_composite_pod_group_name: str | None = None
+
+    @property
+    def disrupted_as_a_whole(self) -> bool:
+        """Whether the pods of its tree are only evicted together."""
+        return self.disruption_mode is not None and "all" in self.disruption_mode
 
 
 class PodGroupCondition(ApiStruct, frozen=True, kw_only=True):
@@ -127,3 +154,12 @@ class PodGroup(ApiStruct, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PodGroupSpec = PodGroupSpec()
     status: PodGroupStatus = PodGroupStatus()
+
+
+class CompositePodGroup(ApiStruct, frozen=True, kw_only=True):
+    """Its status stays empty."""
+
+    api_version: str = "scheduling.k8s.io/v1alpha3"
+    kind: str = "CompositePodGroup"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: CompositePodGroupSpec = CompositePodGroupSpec()

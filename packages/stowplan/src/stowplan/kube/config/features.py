@@ -121,7 +121,6 @@ NEEDED_WITH = {
 
 #: Gates that are off and cannot be enabled, because their feature is not implemented -> the feature.
 UNBUILT = {
-    "CompositePodGroup": "groups of groups are not built",
     "DRADerivedAttributes": "only a proposal of it is known, and the API does not have its field yet",
     "DRADeviceCompatibilityGroups": "only a proposal of it is known, and the API does not have its fields yet",
     "DRAOptionalNodeOperations": "nodes are not asked whether they can leave out operations",

@@ -40,6 +40,7 @@ STORED: tuple[type[Any], ...] = (
     t.VolumeAttachment,
     t.PodDisruptionBudget,
     t.PodGroup,
+    t.CompositePodGroup,
     t.PriorityClass,
     t.ResourceClaim,
     t.ResourceSlice,

@@ -19,6 +19,7 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.columns import settle_allocator
+from stowplan.scheduler.cluster.group_trees import GroupTrees
 from stowplan.scheduler.cluster.in_flight import InFlightObjects
 from stowplan.scheduler.cluster.many_pods import attach_all, count_off, count_on
 from stowplan.scheduler.cluster.nominator import Nominator
@@ -42,11 +43,13 @@ class ClusterState(PodsOnNodes):
         settled: Callable[[type[Any], str], None] | None = None,
         emulated_version: KubernetesVersion = DEFAULT_VERSION,
         counts_claims: bool = False,
+        has_group_trees: bool = False,
     ) -> None:
-        """`settled`: see `InFlightObjects`; None: nobody waits for it."""
+        """`settled`: see `InFlightObjects`; None: nobody waits for it. `has_group_trees`: see `GroupTrees`."""
         settle_allocator()
         super().__init__(emulated_version=emulated_version, counts_claims=counts_claims)
         self.objects = ObjectStore()
+        self.group_trees = GroupTrees(self.objects, self.pod_groups, exist=has_group_trees)
         #: The lookup objects, with the pending writes of single-request decisions.
         self.assumed = AssumedObjects(self.objects)
         #: The lookup objects, with the pending writes of decisions that take several requests.

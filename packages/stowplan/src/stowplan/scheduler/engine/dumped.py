@@ -27,7 +27,7 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.types import Pod, PodGroup, PodStatus
+from stowplan.kube.api.types import CompositePodGroup, Pod, PodGroup, PodStatus
 from stowplan.scheduler.cluster.dumped import DumpedPlacements
 from stowplan.scheduler.engine.written_objects import as_written, kind_named, read_object, with_name
 from stowplan.scheduler.queue.dumped import DumpedQueue
@@ -92,6 +92,7 @@ class DumpedPreemption(msgspec.Struct, frozen=True, kw_only=True):
     #: For a group, one of its pods.
     preemptor: Pod
     group: PodGroup | None = None
+    composite_group: CompositePodGroup | None = None
     node: str
     plugin: str
     #: UIDs.

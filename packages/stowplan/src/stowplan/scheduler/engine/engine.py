@@ -29,7 +29,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.api.port import Api
-from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.api.types import Pod
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates, Profile
 from stowplan.kube.klog import get_logger
@@ -147,6 +147,7 @@ class Engine:
             settled=lambda kind, key: outbox.changed((kind.__name__, key)),
             emulated_version=features.emulated_version,
             counts_claims=features.enabled("DRANodeAllocatableResources"),
+            has_group_trees=features.gates.get("CompositePodGroup", False),
         )
         self.stories = Stories(now=self.now) if settings.stories else NoStories()
         reporter = Reporter()
@@ -235,11 +236,12 @@ class Engine:
             settings=self._queue_settings(config),
             observer=QueueWatcher(self.stories, reporter, version),
             emulated_version=version,
-            group_exists=self._group_exists if version >= V1_37 and self.features.enabled("GenericWorkload") else None,
+            root_of=self.state.group_trees.root if self._has_group_entries else None,
         )
 
-    def _group_exists(self, group: str) -> bool:
-        return self.state.objects.get(PodGroup, group) is not None
+    @property
+    def _has_group_entries(self) -> bool:
+        return self.features.emulated_version >= V1_37 and self.features.enabled("GenericWorkload")
 
     @property
     def _pops_from_backoff(self) -> bool:

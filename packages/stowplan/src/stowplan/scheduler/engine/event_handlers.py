@@ -16,9 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.types import Node, Pod, PodGroup
+from stowplan.kube.api.types import CompositePodGroup, Node, Pod, PodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.families import Histogram, HistogramVec
+from stowplan.scheduler.cluster.group_trees import AnyGroup, key_of_group
 from stowplan.scheduler.cluster.node_order import zone_of
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
@@ -152,14 +153,31 @@ class EventHandlers:
     def _object(self, old: Any, new: Any) -> None:
         started = self._now()
         if isinstance(new, STORED):
-            self._state.put_object(new)
-            if old is None and isinstance(new, PodGroup):
-                self._queue.group_added(_key_of(new))
+            if isinstance(new, PodGroup | CompositePodGroup):
+                self._group(old, new)
+            else:
+                self._state.put_object(new)
         elif isinstance(old, STORED):
-            self._state.remove_object(old)
-            if isinstance(old, PodGroup):
-                self._queue.group_deleted(_key_of(old))
+            if isinstance(old, PodGroup | CompositePodGroup):
+                self._group_deleted(old)
+            else:
+                self._state.remove_object(old)
         self._notify_timed(old, new, started)
+
+    def _group(self, old: AnyGroup | None, new: AnyGroup) -> None:
+        parent = new.spec.parent_composite_pod_group_name
+        if old is not None and parent != old.spec.parent_composite_pod_group_name:
+            # The API does not allow it, but another group may have taken its name while the watch was down.
+            self._group_deleted(old)
+            old = None
+        self._state.put_object(new)
+        if old is None:
+            self._queue.group_added(key_of_group(new))
+
+    def _group_deleted(self, old: AnyGroup) -> None:
+        root = self._state.group_trees.root(key_of_group(old))
+        self._state.remove_object(old)
+        self._queue.group_deleted(root)
 
     def _notify(self, old: Any, new: Any) -> None:
         for event in events_of_change(old, new, self._version):
@@ -338,10 +356,6 @@ class EventHandlers:
     def _nomination_lost(self, pod: Pod, priority: int) -> None:
         """A nomination was removed, which may free room for other pods."""
         self._queue.move_all(ASSIGNED_POD_DELETE, pod, None, pre_check=_no_more_important_than(priority))
-
-
-def _key_of(group: PodGroup) -> str:
-    return f"{group.metadata.namespace or 'default'}/{group.metadata.name}"
 
 
 def _log_change(what: str, old: object, new: object, **keys: object) -> None:

@@ -115,6 +115,8 @@ def _declared(frameworks: Iterable[Framework]) -> tuple[_Plugins, _Plugins]:
         if framework.handle.features.enabled("GenericWorkload"):
             # Read by the scheduler itself.
             read.setdefault(t.PodGroup, set())
+            if framework.handle.cluster.group_trees.exist:
+                read.setdefault(t.CompositePodGroup, set())
         for name, declaration in framework.declarations.items():
             for kind in declaration.needs:
                 needed.setdefault(kind, set()).add(name)

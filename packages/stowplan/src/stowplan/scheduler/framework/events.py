@@ -72,6 +72,7 @@ RESOURCES: dict[type[Any], str] = {
     t.DeviceClass: "resource.k8s.io/DeviceClass",
     t.DeviceTaintRule: "resource.k8s.io/DeviceTaintRule",
     t.PodGroup: "scheduling.k8s.io/PodGroup",
+    t.CompositePodGroup: "scheduling.k8s.io/CompositePodGroup",
     # Upstream dropped this event in 1.23, along with its last plugin that used services.
     t.Service: "Service",
 }
@@ -80,7 +81,7 @@ CSI_NODE, CSI_DRIVER = RESOURCES[t.CSINode], RESOURCES[t.CSIDriver]
 VOLUME_ATTACHMENT, CSI_STORAGE_CAPACITY = RESOURCES[t.VolumeAttachment], RESOURCES[t.CSIStorageCapacity]
 STORAGE_CLASS, RESOURCE_CLAIM = RESOURCES[t.StorageClass], RESOURCES[t.ResourceClaim]
 SERVICE = RESOURCES[t.Service]
-POD_GROUP = RESOURCES[t.PodGroup]
+POD_GROUP, COMPOSITE_POD_GROUP = RESOURCES[t.PodGroup], RESOURCES[t.CompositePodGroup]
 RESOURCE_SLICE, DEVICE_CLASS = RESOURCES[t.ResourceSlice], RESOURCES[t.DeviceClass]
 DEVICE_TAINT_RULE = RESOURCES[t.DeviceTaintRule]
 

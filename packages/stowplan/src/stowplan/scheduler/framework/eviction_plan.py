@@ -7,8 +7,8 @@ scheduling do not.
 
 from __future__ import annotations
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
@@ -37,7 +37,7 @@ class EvictionPlan(PlainStruct, frozen=True, kw_only=True):
 class GroupEvictionPlan(PlainStruct, frozen=True, kw_only=True):
     """A decision to evict pods, on any nodes, in favor of a pod group."""
 
-    group: PodGroup
+    group: AnyGroup
     #: The group members that were tried; at least one.
     pods: tuple[PodInfo, ...]
     #: Most important first; pods that are evicted as a unit are adjacent.

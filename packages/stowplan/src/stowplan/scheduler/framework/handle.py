@@ -14,10 +14,11 @@ from typing import Any, Protocol
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Api
-from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.api.types import Pod
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct, field
+from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
@@ -50,7 +51,7 @@ class Preemptions(Protocol):
     def under_way(self, pod: PodInfo) -> bool:
         """Whether a plan for the pod is still being carried out, so that the pod should not be tried yet."""
 
-    def group_under_way(self, group: PodGroup) -> bool:
+    def group_under_way(self, group: AnyGroup) -> bool:
         """Whether a plan for the pod group is still being carried out, so that its pods should not be tried yet."""
 
 

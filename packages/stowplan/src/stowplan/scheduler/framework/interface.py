@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -204,7 +205,7 @@ class PodGroupPostFilterPlugin(Plugin):
 
     @abstractmethod
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+        self, group: AnyGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
     ) -> PodGroupPostFilterResult | PodGroupPostFilterSteps:
         """Find pods whose eviction lets the group fit; may be a generator, which returns the result.
 
@@ -349,8 +350,14 @@ class PodGroupInfo(PlainStruct, frozen=True):
 
     namespace: str
     name: str
-    #: Members without a node, in the order in which they are tried.
+    #: Members without a node, in the order in which they are tried; of a group of groups, those of its whole tree.
     unscheduled_pods: tuple[PodInfo, ...] = ()
+    #: The group's key (`cluster.group_trees`); "": it is a PodGroup.
+    tree: str = ""
+
+    @property
+    def key(self) -> str:
+        return self.tree or f"{self.namespace}/{self.name}"
 
 
 class Placement(PlainStruct, frozen=True, eq=False):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -60,13 +61,13 @@ def ineligible_reason(cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis,
     return ""
 
 
-def never_preempts(group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates) -> bool:
+def never_preempts(group: AnyGroup, pods: Sequence[PodInfo], features: FeatureGates) -> bool:
     if features.enabled("PodGroupPreemptionPolicy"):
         return group.spec.preemption_policy == "Never"
     return any(info.pod.spec.preemption_policy == "Never" for info in pods)
 
 
-def ongoing_preemption(cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo]) -> dict[str, str]:
+def ongoing_preemption(cluster: ClusterState, group: AnyGroup, pods: Sequence[PodInfo]) -> dict[str, str]:
     """The nominations of a group's pods, by UID, while less important pods terminate on one of these nodes."""
     nominated = {info.uid: cluster.nominator.node_of(info.uid) or info.pod.status.nominated_node_name for info in pods}
     nominated = {uid: node for uid, node in nominated.items() if node}
@@ -79,10 +80,10 @@ def ongoing_preemption(cluster: ClusterState, group: PodGroup, pods: Sequence[Po
 
 
 def disruption_priority(cluster: ClusterState, pod: PodInfo) -> int:
-    """The priority with which a pod on a node resists preemption, from 1.37 on: its group's, if it has one."""
+    """The priority with which a pod on a node resists preemption, from 1.37 on: that of its group or tree, if any."""
     key = group_key(pod.pod)
-    group = cluster.objects.get(PodGroup, key) if key else None
-    return pod.priority if group is None else group.spec.priority or 0
+    priority = cluster.group_trees.priority(key) if key else None
+    return pod.priority if priority is None else priority
 
 
 def _terminates_by_preemption(pod: Pod) -> bool:

@@ -12,9 +12,10 @@ Upstream: pkg/scheduler/framework/preemption/types.go, util.go (MoreImportantVic
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.arrays import Ints
@@ -35,18 +36,25 @@ class VictimUnits:
         self._rank: Ints = np.zeros(pods.n, np.int64)
         #: First slot -> all slots, for units of several pods.
         self._members: dict[int, Ints] = {}
+        trees, together = cluster.group_trees, defaultdict[str, list[int]](list)
         for key, placed in cluster.pod_groups.on_nodes():
-            slots = np.array([info.slot for info in placed], np.int64)
-            slots = slots[np.argsort(pods.order[slots])]
-            group = cluster.objects.get(PodGroup, key)
+            slots = [info.slot for info in placed]
             self._rank[slots] = 1
-            if group is None:
-                continue
-            self.priority[slots] = group.spec.priority or 0
-            if group.spec.disrupted_as_a_whole and len(slots) > 1:
-                self.unit[slots], self._rank[slots] = slots[0], len(slots)
-                self._start[slots] = self._start[slots].min()
-                self._members[int(slots[0])] = slots
+            if (priority := trees.priority(key)) is not None:
+                self.priority[slots] = priority
+            if whole := trees.disrupted_with(key):
+                together[whole] += slots
+        for of_unit in together.values():
+            self._join(np.array(of_unit, np.int64))
+
+    def _join(self, slots: Ints) -> None:
+        """Make pods one unit."""
+        if len(slots) == 1:
+            return
+        slots = slots[np.argsort(self._order[slots])]
+        self.unit[slots], self._rank[slots] = slots[0], len(slots)
+        self._start[slots] = self._start[slots].min()
+        self._members[int(slots[0])] = slots
 
     def sort(self, slots: Ints, rows: Ints) -> Ints:
         """Sort by node, then the most important unit first; the pods of a unit are adjacent."""

@@ -17,10 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Iterable, Sequence
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.group_trees import AnyGroup, key_of_group
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Code, Status, unresolvable
@@ -60,7 +60,7 @@ class Unit(PlainStruct, eq=False):
 
 
 def victims_of(
-    cluster: ClusterState, group: PodGroup, pods: Sequence[PodInfo], features: FeatureGates, *, at_once: bool
+    cluster: ClusterState, group: AnyGroup, pods: Sequence[PodInfo], features: FeatureGates, *, at_once: bool
 ) -> Generator[Sequence[PodInfo], Status, Victims | Status]:
     """The pods whose eviction lets a group fit that may preempt; or why there are none.
 
@@ -68,7 +68,7 @@ def victims_of(
     can only help.
     """
     priority, by_group = group.spec.priority or 0, features.emulated_version >= V1_37
-    units = units_of(cluster, but=group_key(pods[0].pod), by_group=by_group)
+    units = units_of(cluster, but=key_of_group(group), by_group=by_group)
     units = [unit for unit in units if unit.priority < priority]
     if not units:
         return unresolvable(NO_VICTIMS)
@@ -87,9 +87,10 @@ def victims_of(
 
 
 def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:
-    """All units on nodes, in the order of their first pods; `but`: the group to leave out.
+    """All units on nodes, in the order of their first pods; `but`: the group, or root of a tree, to leave out.
 
-    `by_group`: whether single pods of groups have their group's priority, and the first start of a unit counts.
+    `by_group`: whether single pods of groups have their group's priority, and the first start of a unit counts. In a
+    tree, the highest group that is evicted as a whole is the unit, and the root has the priority.
 
     The reference may evict a group's own pods in favor of its other pods, which gains nothing.
     """
@@ -98,17 +99,17 @@ def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:
     for row in cluster.table.order.rows.tolist():
         for info in cluster.row_pods[row]:
             key = group_key(info.pod)
-            if key == but:
+            if key and but in (key, cluster.group_trees.root(key)):
                 continue
-            group = cluster.objects.get(PodGroup, key) if key else None
-            if group is None or not group.spec.disrupted_as_a_whole:
-                priority = disruption_priority(cluster, info) if by_group else info.priority
-                units.append(Unit([info], priority, len(units), by_group))
-            elif key in of_group:
-                of_group[key].pods.append(info)
-            else:
-                of_group[key] = Unit([info], group.spec.priority or 0, len(units), by_group)
-                units.append(of_group[key])
+            whole = cluster.group_trees.disrupted_with(key) if key else ""
+            if whole in of_group:
+                of_group[whole].pods.append(info)
+                continue
+            priority = disruption_priority(cluster, info) if by_group or whole else info.priority
+            unit = Unit([info], priority, len(units), by_group)
+            units.append(unit)
+            if whole:
+                of_group[whole] = unit
     return units
 
 

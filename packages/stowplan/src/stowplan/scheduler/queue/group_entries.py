@@ -1,8 +1,9 @@
 """The pods of groups in the queue, since 1.37: one entry per group.
 
-A group is in one place at a time, and has timestamps, attempts and backoff of its own. Its pods wait in its entry, and
-are popped with it. While it is tried, they are in flight, and those that come or return meanwhile are *pending*: they
-get into the entry when the trial is over. Pods whose PodGroup does not exist are *incomplete*, and wait for it.
+Of a tree of groups there is one entry, that of its root (`cluster.group_trees`). A group is in one place at a time, and
+has timestamps, attempts and backoff of its own. Its pods wait in its entry, and are popped with it. While it is tried,
+they are in flight, and those that come or return meanwhile are *pending*: they get into the entry when the trial is
+over. Pods whose PodGroup, or a parent of it, does not exist are *incomplete*, and wait for it.
 
 Until 1.36 a group has no entry; then this is not used.
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
+from stowplan.scheduler.cluster.group_trees import is_composite
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.queue.places import Places
 from stowplan.scheduler.queue.queued_pod import REMOVED, Place, QueuedGroup, QueuedPod, entry_key
@@ -44,20 +46,20 @@ def by_entity(helped: Iterable[tuple[QueuedPod, Strategy]]) -> Iterable[tuple[Qu
 class GroupEntries:
     """The entries of groups in `places`, and their pods."""
 
-    def __init__(self, places: Places, *, now: Callable[[], float], exists: Callable[[str], bool]) -> None:
-        """`exists`: whether a group's PodGroup is known."""
+    def __init__(self, places: Places, *, now: Callable[[], float], root_of: Callable[[str], str]) -> None:
+        """`root_of`: the root of a PodGroup's tree, such as itself; "" if it is not complete."""
         self._places = places
         self._now = now
-        self._exists = exists
+        self._root_of = root_of
         #: Waiting pods of groups by `namespace/name`.
         self.pods = places.members
-        #: Group -> its pods that are pending, or incomplete.
+        #: Pods that are pending, by root, or incomplete, by PodGroup.
         self._aside: dict[Place, dict[str, dict[str, QueuedPod]]] = {Place.PENDING: {}, Place.INCOMPLETE: {}}
-        #: Groups that are tried.
+        #: Roots of what is tried.
         self._on_trial: dict[str, QueuedGroup] = {}
 
     def entry(self, group: str) -> QueuedGroup | None:
-        """The waiting entry of a group."""
+        """The waiting entry of a root."""
         found = self._places.get(entry_key(group))
         assert found is None or isinstance(found, QueuedGroup)
         return found
@@ -74,28 +76,29 @@ class GroupEntries:
     def put(self, member: QueuedPod, cause: str, *, returns: bool = False) -> None:
         """Add a pod; `returns`: from an attempt that failed."""
         group = group_key(member.pod.pod)
+        root = self._root_of(group)
         self.pods[member.key] = member
-        if not self._exists(group):
+        if not root:
             self._set_aside(member, group, Place.INCOMPLETE, cause)
-        elif (entry := self.entry(group)) is not None:
+        elif (entry := self.entry(root)) is not None:
             entry.put(member)
             self._places.joined(entry, member, cause)
-        elif group in self._on_trial:
-            self._set_aside(member, group, Place.PENDING, cause)
+        elif root in self._on_trial:
+            self._set_aside(member, root, Place.PENDING, cause)
         else:
-            self._begin(member, group, cause, returns)
+            self._begin(member, root, cause, returns)
 
-    def _set_aside(self, member: QueuedPod, group: str, place: Place, cause: str) -> None:
-        member.gating_plugin = ""
-        self._aside[place].setdefault(group, {})[member.key] = member
+    def _set_aside(self, member: QueuedPod, under: str, place: Place, cause: str) -> None:
+        member.gating_plugin, member.aside_under = "", under
+        self._aside[place].setdefault(under, {})[member.key] = member
         self._places.settle(member, place, cause)
 
-    def _begin(self, member: QueuedPod, group: str, cause: str, returns: bool) -> None:
-        """The first pod of a group waits. If its attempt has failed after the group's trial, the group backs off."""
+    def _begin(self, member: QueuedPod, root: str, cause: str, returns: bool) -> None:
+        """The first pod of a tree waits. If its attempt has failed after the group's trial, the group backs off."""
         entry = QueuedGroup(
             pod=member.pod,
-            key=entry_key(group),
-            name=group,
+            key=entry_key(root),
+            name=root,
             timestamp=member.timestamp,
             initial_attempt_timestamp=member.initial_attempt_timestamp,
             unschedulable_count=member.unschedulable_count if returns else 0,
@@ -108,11 +111,10 @@ class GroupEntries:
         """Remove a waiting pod."""
         del self.pods[member.key]
         if member.place in self._aside:
-            groups = self._aside[member.place]
-            group = group_key(member.pod.pod)
-            del groups[group][member.key]
-            if not groups[group]:
-                del groups[group]
+            groups, under = self._aside[member.place], member.aside_under
+            del groups[under][member.key]
+            if not groups[under]:
+                del groups[under]
         elif (entry := member.entry) is not None:
             if len(entry.members) == 1:
                 self._places.take_out(entry)
@@ -140,20 +142,27 @@ class GroupEntries:
     # -- groups -------------------------------------------------------------------------------------------------------
 
     def added(self, group: str, cause: str) -> None:
-        """The PodGroup exists now."""
-        for member in self._aside[Place.INCOMPLETE].pop(group, {}).values():
+        """The group exists now."""
+        incomplete = self._aside[Place.INCOMPLETE]
+        complete = [leaf for leaf in incomplete if self._root_of(leaf)] if is_composite(group) else [group]
+        for member in [member for leaf in complete for member in incomplete.pop(leaf, {}).values()]:
             self.put(member, cause)
 
-    def deleted(self, group: str, cause: str) -> None:
-        """The PodGroup was deleted: its pods wait for another one."""
-        pods = self._aside[Place.PENDING].pop(group, {})
-        entry = self.entry(group)
-        if entry is not None:
+    def deleted(self, root: str, cause: str) -> None:
+        """A group of the tree was deleted: its pods, and those of groups below it, wait for another one."""
+        entry, pending = self.entry(root), self._aside[Place.PENDING].get(root, {})
+        pods = list((pending if entry is None else entry.members).values())
+        lost = [member for member in pods if self._root_of(group_key(member.pod.pod)) != root]
+        if entry is not None and len(lost) == len(pods):
             self._places.take_out(entry)
-            entry.place, pods = Place.GONE, entry.members
-        for member in pods.values():
-            member.entry = None
-            self._set_aside(member, group, Place.INCOMPLETE, cause)
+            entry.place = Place.GONE
+            for member in lost:
+                member.entry = None
+                self._set_aside(member, group_key(member.pod.pod), Place.INCOMPLETE, cause)
+            return
+        for member in lost:
+            self.remove(member, cause)
+            self.put(member, cause)
 
     # -- attempts -----------------------------------------------------------------------------------------------------
 
@@ -164,10 +173,10 @@ class GroupEntries:
             del self.pods[member.key]
             member.entry, member.gating_plugin, member.backoff_expiration = None, "", None
 
-    def tried(self, group: str, end: TrialEnd, cause: str) -> QueuedGroup | None:
-        """Return a group with its pending pods; None if there are none."""
-        entry = self._on_trial.pop(group, None)
-        pending = self._aside[Place.PENDING].pop(group, None)
+    def tried(self, root: str, end: TrialEnd, cause: str) -> QueuedGroup | None:
+        """Return a tree with its pending pods; None if there are none."""
+        entry = self._on_trial.pop(root, None)
+        pending = self._aside[Place.PENDING].pop(root, None)
         if entry is None or pending is None:
             return None
         were_tried = {member.pod.uid for member in entry.members.values()}
@@ -210,7 +219,8 @@ class GroupEntries:
         """Restore an incomplete pod, or one whose entry was restored."""
         self.pods[member.key] = member
         if member.place in self._aside:
-            self._aside[member.place].setdefault(group_key(member.pod.pod), {})[member.key] = member
+            member.aside_under = group_key(member.pod.pod)
+            self._aside[member.place].setdefault(member.aside_under, {})[member.key] = member
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
@@ -221,7 +231,7 @@ class GroupEntries:
         for place, groups in self._aside.items():
             for group, pods in groups.items():
                 found |= pods
-                if any(queued.place is not place or group_key(queued.pod.pod) != group for queued in pods.values()):
+                if any(queued.place is not place or queued.aside_under != group for queued in pods.values()):
                     yield f"pod group {group}: not all of its {place.value} pods are, or are of this group"
                 if not pods or (place is Place.PENDING and group not in self._on_trial):
                     yield f"pod group {group}: has no {place.value} pods, or is not tried"
@@ -233,10 +243,10 @@ class GroupEntries:
             if self.entry(group) is not None:
                 yield f"pod group {group}: is tried, and waits"
 
-    @staticmethod
-    def _problems_of_entry(entry: QueuedGroup) -> Iterator[str]:
+    def _problems_of_entry(self, entry: QueuedGroup) -> Iterator[str]:
         members = entry.members.values()
-        if not members or any(group_key(one.pod.pod) != entry.name or one.entry is not entry for one in members):
+        roots = {self._root_of(group_key(one.pod.pod)) for one in members}
+        if roots != {entry.name} or any(one.entry is not entry for one in members):
             yield f"pod group {entry.name}: its entry has no pods, or pods of another group"
         if all(one.pod is not entry.pod for one in members):
             yield f"pod group {entry.name}: its entry is sorted by a pod that is not in it"

@@ -11,6 +11,7 @@ from typing import Any
 
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct, field
+from stowplan.scheduler.cluster.group_trees import is_composite, qualified_name
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
@@ -63,6 +64,8 @@ class QueuedPod(PlainStruct, kw_only=True, eq=False):
     with_group: bool = False
     #: The entry that it waits in as a pod of a group; since 1.37.
     entry: "QueuedGroup | None" = None  # noqa: UP037
+    #: While it is pending or incomplete: the group that it waits for.
+    aside_under: str = ""
     place: Place = Place.GONE
     #: Grows with each move to a place; breaks ties of the order.
     arrival: int = 0
@@ -106,12 +109,16 @@ class QueuedGroup(QueuedPod, kw_only=True, eq=False):
     of them must have the group's priority, or it is not tried. No plugin rejects a group, so it always backs off.
     """
 
-    #: `namespace/name` of the group.
+    #: The key of the group; of a tree, that of its root.
     name: str
     #: Its pods by `namespace/name`. While the group waits, their place, gate and backoff are those of the entry.
     members: dict[str, QueuedPod] = field(default_factory=dict)
     #: The pod that PreEnqueue keeps out, and with it the group; None if none is known.
     gated_by: QueuedPod | None = None
+
+    @property
+    def type(self) -> str:
+        return "compositepodgroup" if is_composite(self.name) else "podgroup"
 
     def put(self, member: QueuedPod) -> None:
         """Add a pod, or take over its new version."""
@@ -135,7 +142,7 @@ class QueuedGroup(QueuedPod, kw_only=True, eq=False):
 
 def entry_key(group: str) -> str:
     """The key of a group's entry; a pod's contains one slash."""
-    return f"podgroup/{group}"
+    return group if is_composite(group) else f"podgroup/{group}"
 
 
 def pods_of(queued: QueuedPod) -> Iterable[QueuedPod]:
@@ -148,7 +155,7 @@ def log_keys(queued: QueuedPod, version: KubernetesVersion) -> dict[str, Any]:
     if version < V1_37:
         return {"pod": queued.pod}
     if isinstance(queued, QueuedGroup):
-        return {"type": "podgroup", "entity": queued.name}
+        return {"type": queued.type, "entity": qualified_name(queued.name)}
     return {"type": "pod", "entity": queued.pod}
 
 

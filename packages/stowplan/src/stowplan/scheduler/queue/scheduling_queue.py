@@ -90,9 +90,9 @@ class SchedulingQueue:
         settings: QueueSettings = DEFAULT_SETTINGS,
         observer: QueueObserver | None = None,
         emulated_version: KubernetesVersion = DEFAULT_VERSION,
-        group_exists: Callable[[str], bool] | None = None,
+        root_of: Callable[[str], str] | None = None,
     ) -> None:
-        """`group_exists`: whether a group's PodGroup is known; None: the pods of a group wait each for itself."""
+        """`root_of`: see `GroupEntries`; None: the pods of a group wait each for itself."""
         self._version = emulated_version
         self._is_newer = emulated_version >= V1_37
         events = pod_events(emulated_version)
@@ -117,9 +117,9 @@ class SchedulingQueue:
             metrics=metrics,
             observer=observer,
             emulated_version=emulated_version,
-            has_entries=group_exists is not None,
+            has_entries=root_of is not None,
         )
-        self._groups = None if group_exists is None else GroupEntries(self._places, now=now, exists=group_exists)
+        self._groups = None if root_of is None else GroupEntries(self._places, now=now, root_of=root_of)
         #: When to check next for pods that were unschedulable for too long.
         self._next_leftovers = now()
         #: Pods popped so far.
@@ -319,14 +319,14 @@ class SchedulingQueue:
             )
 
     def group_added(self, group: str) -> None:
-        """A PodGroup was added."""
+        """A PodGroup, or a group of groups, was added."""
         if self._groups is not None:
             self._groups.added(group, self._pod_added)
 
-    def group_deleted(self, group: str) -> None:
-        """A PodGroup was deleted."""
+    def group_deleted(self, root: str) -> None:
+        """A group of this root's tree was deleted."""
         if self._groups is not None:
-            self._groups.deleted(group, self._pod_updated)
+            self._groups.deleted(root, self._pod_updated)
 
     def _log_return(self, queued: QueuedPod, strategy: Strategy) -> None:
         """Log where the pod went and which plugins rejected it, as a set that Go formats."""

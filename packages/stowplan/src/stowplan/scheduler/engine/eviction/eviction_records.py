@@ -26,11 +26,12 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta
-from stowplan.kube.api.types import Pod, PodGroup
+from stowplan.kube.api.types import Pod
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.group_trees import key_of_group, qualified_name
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Alarm
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
@@ -277,7 +278,8 @@ class PreemptingGroup:
         self.object, self.pods = plan.group, plan.pods
         self.metadata = plan.group.metadata
         self.uid = self.metadata.uid
-        self.key = group_key(plan.pods[0].pod)
+        self._tree = key_of_group(plan.group)
+        self.key = qualified_name(self._tree)
         self.priority = plan.group.spec.priority or 0
 
     def takes_from(self, node_name: str) -> bool:
@@ -285,11 +287,11 @@ class PreemptingGroup:
 
     def needs_room(self, state: ClusterState) -> bool:
         """A gang below its minimum size would not be scheduled, and needs no room."""
-        group = state.objects.get(PodGroup, self.key)
+        group = state.group_trees.get(self._tree)
         if group is None or group.metadata.uid != self.uid:
             return False
         gang = group.spec.scheduling_policy.gang
-        enough = gang is None or state.pod_groups.pods(self.key) >= gang.min_count
+        enough = gang is None or state.group_trees.is_ready(self._tree, state.pod_groups.pods)
         return enough and any(_is_pending(state, pod.uid) for pod in self.pods)
 
 

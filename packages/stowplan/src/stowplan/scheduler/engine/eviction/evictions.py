@@ -17,10 +17,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 
 from stowplan.kube.api.api_errors import NotFound
-from stowplan.kube.api.types import PodGroup
+from stowplan.kube.api.types import CompositePodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.dumped import DumpedEvictions, DumpedPreemption
@@ -109,8 +110,7 @@ class Evictions:
         units = set()
         for victim in plan.victims:
             if key := group_key(victim.pod):
-                group = self._state.objects.get(PodGroup, key)
-                units.add(key if group is not None and group.spec.disrupted_as_a_whole else victim.uid)
+                units.add(self._state.group_trees.disrupted_with(key) or victim.uid)
         return len(units)
 
     def _superseded_by(self, plan: EvictionPlan | GroupEvictionPlan) -> deque[PodInfo]:
@@ -125,7 +125,7 @@ class Evictions:
         # Called by PreEnqueue for every new pod.
         return bool(self._preemptions) and self._is_under_way(pod.uid)
 
-    def group_under_way(self, group: PodGroup) -> bool:
+    def group_under_way(self, group: AnyGroup) -> bool:
         """Whether the pod group has victims that are not evicted, or have not left yet."""
         return self._is_under_way(group.metadata.uid)
 
@@ -314,18 +314,18 @@ class Evictions:
 
     def dump(self) -> DumpedEvictions:
         """The remaining state of finished plans; there must be no unfinished ones."""
-        return DumpedEvictions(
-            preemptions=[
-                DumpedPreemption(
-                    preemptor=as_written(preemption.preemptor.pods[0].pod),
-                    group=preemption.plan.group if isinstance(preemption.plan, GroupEvictionPlan) else None,
-                    node=preemption.node_name,
-                    plugin=preemption.plugin,
-                    leaving=sorted(preemption.leaving),
-                )
-                for preemption in self._preemptions.values()
-            ],
-            refusals=dict(self._refusals),
+        preemptions = [self._dumped(preemption) for preemption in self._preemptions.values()]
+        return DumpedEvictions(preemptions=preemptions, refusals=dict(self._refusals))
+
+    def _dumped(self, preemption: PlanRecord) -> DumpedPreemption:
+        group = preemption.plan.group if isinstance(preemption.plan, GroupEvictionPlan) else None
+        return DumpedPreemption(
+            preemptor=as_written(preemption.preemptor.pods[0].pod),
+            group=None if isinstance(group, CompositePodGroup) else group,
+            composite_group=group if isinstance(group, CompositePodGroup) else None,
+            node=preemption.node_name,
+            plugin=preemption.plugin,
+            leaving=sorted(preemption.leaving),
         )
 
     def load(self, dumped: DumpedEvictions) -> None:
@@ -345,8 +345,9 @@ class Evictions:
 
     def _plan_of(self, dumped: DumpedPreemption) -> EvictionPlan | GroupEvictionPlan:
         pod = self._state.pod_info(dumped.preemptor)
-        if dumped.group is not None:
-            return GroupEvictionPlan(group=dumped.group, pods=(pod,), victims=(), plugin=dumped.plugin)
+        group = dumped.composite_group or dumped.group
+        if group is not None:
+            return GroupEvictionPlan(group=group, pods=(pod,), victims=(), plugin=dumped.plugin)
         return EvictionPlan(preemptor=pod, node_name=dumped.node, victims=(), plugin=dumped.plugin)
 
     # -- invariants ---------------------------------------------------------------------------------------------------

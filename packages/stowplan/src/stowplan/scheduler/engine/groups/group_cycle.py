@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.group_trees import is_composite
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
@@ -35,6 +35,7 @@ from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.groups.group_statuses import GroupStatuses
 from stowplan.scheduler.engine.groups.group_trials import GroupTrial, GroupTrials, TriedPod
 from stowplan.scheduler.engine.groups.group_validation import group_problem
+from stowplan.scheduler.engine.groups.tree_trials import TreeTrials
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, SchedulingCycle, failure_from_decision
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -81,7 +82,7 @@ class GroupCycle:
 
     def run(self, popped: QueuedPod, *, started: float) -> None:
         """Try the group of a popped pod."""
-        group = group_key(popped.pod.pod)
+        group = popped.name if isinstance(popped, QueuedGroup) else group_key(popped.pod.pod)
         members = self._pods_to_try(group, popped)
         framework = self._common_profile(group, members, started)
         if framework is None:
@@ -111,23 +112,34 @@ class GroupCycle:
             except ClusterChangedError:
                 continue
             return trial
-        return GroupTrial(error(GIVEN_UP))
+        return self._failed(group, error(GIVEN_UP))
+
+    def _failed(self, group: str, status: Status) -> GroupTrial:
+        """The trial of a group, or of a tree, that failed as a whole."""
+        leaves = self._state.group_trees.leaves(group) if is_composite(group) else ()
+        return GroupTrial(status, members={leaf: GroupTrial(status) for leaf in leaves})
 
     def finish(self, cycle: SuspendableCycle, trial: GroupTrial) -> None:
         """The group was decided: its pods proceed or fail."""
         framework, group, tried, started = cycle.framework, cycle.group, cycle.members, cycle.started
-        refused = self._submit(framework, tried, trial, started)
-        self._log(group, len(tried), trial)
-        record_trial(self._stories, group, trial)
+        refused = False
+        if trial.plan is not None:
+            # First: PreEnqueue must hold the pods back when they return to the queue.
+            self._evictions.carry_out(trial.plan, framework.handle.event_recorder)
+        for leaf, result in trial.by_group(group).items():
+            pods = [queued for queued in tried if group_key(queued.pod.pod) == leaf] if trial.members else tried
+            refused |= self._submit(framework, pods, result, started)
+            self._log(leaf, len(pods), result)
+            record_trial(self._stories, leaf, result)
+            self._statuses.write(leaf, result.status)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
-        self._statuses.write(group, trial.status)
         # If the rest was refused by Reserve or Permit, it would be again.
         self._queue.end_trial(group, TrialEnd.REJECTED if refused else _end_of(trial.status))
 
     def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
         """The trial ended with an unexpected exception; only this attempt fails."""
         _log.error(cause, "the trial of a pod group failed", trace=True, podGroup=cycle.group)
-        self.finish(cycle, GroupTrial(raised(cause)))
+        self.finish(cycle, self._failed(cycle.group, raised(cause)))
 
     def _pods_to_try(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
         """The pods to try, including the popped one, in order."""
@@ -150,8 +162,9 @@ class GroupCycle:
                 self._queue.done(queued.pod.uid)
             else:
                 self._cycle.handle_outcome(own, queued, Failure(status=error(text)), started=started)
-        if self._features.emulated_version >= V1_37 and self._state.objects.get(PodGroup, group) is not None:
-            self._statuses.write(group, error(text))
+        if self._features.emulated_version >= V1_37 and self._state.group_trees.get(group) is not None:
+            for leaf in self._state.group_trees.leaves(group):
+                self._statuses.write(leaf, error(text))
         self._queue.end_trial(group, TrialEnd.FAILED)
         return None
 
@@ -160,9 +173,6 @@ class GroupCycle:
     def _submit(self, framework: Framework, members: Sequence[QueuedPod], trial: GroupTrial, started: float) -> bool:
         """Let each pod proceed, or fail; return whether Reserve or Permit refused one that was to proceed."""
         refused = False
-        if trial.plan is not None:
-            # First: PreEnqueue must hold the pods back when they return to the queue.
-            self._evictions.carry_out(trial.plan, framework.handle.event_recorder)
         tried = {pod.queued.pod.uid: pod for pod in trial.pods}
         for queued in members:
             pod = tried.get(queued.pod.uid)
@@ -341,7 +351,8 @@ class GroupScheduling:
         if not features.enabled("GenericWorkload"):
             return
         placements = features.enabled("TopologyAwareWorkloadScheduling")
-        self.trials = trials = GroupTrials(
+        of_trees = TreeTrials if context.state.group_trees.exist else GroupTrials
+        self.trials = trials = of_trees(
             algorithm, context.state, context.reporter, placements=placements, permits=version < V1_37
         )
         if features.enabled("WorkloadAwarePreemption"):

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from inspect import isgenerator
-from typing import Any
+from typing import Any, cast
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
+from stowplan.scheduler.cluster.group_trees import not_found
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
@@ -93,11 +93,9 @@ class GroupPreemption:
         plugin: PodGroupPostFilterPlugin,
     ) -> tuple[At, PodGroupPostFilterSteps] | PodGroupPostFilterResult:
         """A plugin's search, or its result if there is none."""
-        found = self._state.objects.get(PodGroup, group)
+        found = self._state.group_trees.get(group)
         if found is None:
-            name = group.partition("/")[2]
-            status = error(f'failed to get pod group object: podgroup.scheduling.k8s.io "{name}" not found')
-            return PodGroupPostFilterResult(status)
+            return PodGroupPostFilterResult(error(f"failed to get pod group object: {not_found(group)}"))
         constraints = found.spec.scheduling_constraints
         if constraints is not None and constraints.topology and not self._keeps_nodes:
             return PodGroupPostFilterResult(unschedulable(PLACED_GROUP))
@@ -168,7 +166,12 @@ class GroupPreemption:
             return run_at_once(steps, max_portions=MAX_PORTIONS * len(pods)).status.code == Code.Success
 
     def _store(self, trial: GroupTrial, found: PodGroupPostFilterResult) -> None:
-        """Store the result of the search in the trial."""
+        """Store the result of the search in the trial, and in those of the groups of a tree."""
+        for of_group in trial.members.values():
+            self._store_in(of_group, found)
+        self._store_in(trial, found)
+
+    def _store_in(self, trial: GroupTrial, found: PodGroupPostFilterResult) -> None:
         status, own = found.status, trial.status
         if status.code == Code.Error:
             trial.status, trial.waiting = status, False
@@ -234,8 +237,10 @@ class RemovedPods:
 
 
 def _steps_or_result(answer: Any) -> PodGroupPostFilterSteps | PodGroupPostFilterResult:
-    if isgenerator(answer) or isinstance(answer, PodGroupPostFilterResult):
+    if isinstance(answer, PodGroupPostFilterResult):
         return answer
+    if isgenerator(answer):
+        return cast("PodGroupPostFilterSteps", answer)
     raise unexpected(
         "a PodGroupPostFilterResult or a generator", answer, PodGroupPostFilterPlugin.pod_group_post_filter
     )
@@ -246,8 +251,8 @@ def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:
 
     The trial was made with all pods on their nodes: a plugin that skipped the group's pods also skips them with fewer.
     """
-    if any(extender.filters for extender in framework.handle.extenders()):
-        # Extenders may look at anything.
+    if trial.members or any(extender.filters for extender in framework.handle.extenders()):
+        # With fewer pods, another group of the tree may come first. Extenders may look at anything.
         return False
     signatures = {framework.signature(tried.queued.pod) for tried in trial.pods}
     states = [tried.decision.state for tried in trial.pods]

@@ -13,17 +13,14 @@ Upstream: podGroupSchedulingDefaultAlgorithm in pkg/scheduler/schedule_one_podgr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from stowplan.kube.kubernetes_versions import V1_37
-from stowplan.scheduler.cluster.pod_info import group_key
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.interface import PlacementFeasiblePlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import SUCCESS, Code, Status, error
-from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.groups.group_trials import GroupTrial, TriedPod
@@ -48,10 +45,11 @@ class Progress(Protocol):
         """There are no more pods, or the last one ended the trial."""
 
 
-def progress_of(framework: Framework, trial: GroupTrial, pods: Sequence[QueuedPod]) -> Progress:
+def progress_of(framework: Framework, trial: GroupTrial, group: str, pods: int) -> Progress:
+    """`pods`: how many are to be tried."""
     if framework.handle.features.emulated_version < V1_37:
         return ProgressByPermit(trial)
-    return ProgressByFeasibility(framework, trial, pods)
+    return ProgressByFeasibility(framework, trial, group, pods)
 
 
 class ProgressByPermit:
@@ -86,12 +84,11 @@ class ProgressByPermit:
 class ProgressByFeasibility:
     """Since 1.37."""
 
-    def __init__(self, framework: Framework, trial: GroupTrial, pods: Sequence[QueuedPod]) -> None:
-        self._plugins = [p for p in framework.plugins.values() if isinstance(p, PlacementFeasiblePlugin)]
+    def __init__(self, framework: Framework, trial: GroupTrial, group: str, pods: int) -> None:
+        self._feasibility = Feasibility(framework, group)
         self._trial = trial
-        self._group = group_key(pods[0].pod.pod)
-        self._scheduled = framework.handle.cluster.pod_groups.scheduled(self._group)
-        self._remaining = len(pods)
+        self._scheduled = framework.handle.cluster.pod_groups.scheduled(group)
+        self._remaining = pods
 
     def begins(self) -> bool:
         status = self._trial.status = self._feasible()
@@ -115,13 +112,28 @@ class ProgressByFeasibility:
             self._trial.status = rejected(*self._trial.status.reasons)
 
     def _feasible(self) -> Status:
+        status = self._feasibility.ask(self._scheduled, self._remaining)
+        if status.code == Code.Error:
+            return error(f"failed to evaluate placement feasibility: {status.message}")
+        return status
+
+
+class Feasibility:
+    """What PlacementFeasible plugins say of a group: Success, Wait, Unschedulable or an Error."""
+
+    def __init__(self, framework: Framework, group: str) -> None:
+        self._plugins = [p for p in framework.plugins.values() if isinstance(p, PlacementFeasiblePlugin)]
+        self._group = group
+
+    def ask(self, scheduled: int, remaining: int) -> Status:
+        """`scheduled`, `remaining`: numbers of pods, or of children."""
         found = SUCCESS
         for plugin in self._plugins:
             status = call(
                 plugin.placement_feasible,
                 self._group,
-                self._scheduled,
-                self._remaining,
+                scheduled,
+                remaining,
                 at=("PlacementFeasible", plugin),
             )
             if status is None or status.code == Code.Success:
@@ -129,7 +141,7 @@ class ProgressByFeasibility:
             if status.code == Code.Unschedulable:
                 return status
             if status.code != Code.Wait:
-                return error(f"failed to evaluate placement feasibility: {status.message}")
+                return error(status.message)
             found = status
         return found
 

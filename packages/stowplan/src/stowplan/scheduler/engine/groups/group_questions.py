@@ -2,7 +2,8 @@
 
 The group's pods without a node are tried as in `group_cycle`, next to those that have one. If all pods have nodes, the
 group is judged as if none had. Pods that PreEnqueue gates are left out, as the queue would not release them; if all are
-gated, they are tried nevertheless, because the question is whether there is room.
+gated, they are tried nevertheless, because the question is whether there is room. The group of a tree is judged with
+the whole tree, whose other pods are tried, too.
 
 Extenders are called only for callers that can wait in the middle of a question. Otherwise the group is judged without
 them, and the judgement lists them.
@@ -17,11 +18,13 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import without_log
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.decision.cycle_steps import MAX_PORTIONS, CycleSteps, run_at_once
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE, is_interested, not_asked_to, unplaced
 from stowplan.scheduler.engine.groups.group_validation import group_problem
@@ -125,6 +128,8 @@ class GroupQuestion:
         self._group = group
         self._version = version
         self._state: ClusterState = algorithm.cluster
+        #: The root of the group's tree; without a complete one, the group.
+        self._tried = self._state.group_trees.root(group) or group
 
     @without_log()
     def judgement(self, *, preempts: bool = True, ask: Callable[[Ask], Outcome] | None = None) -> GroupJudgement:
@@ -132,8 +137,8 @@ class GroupQuestion:
 
         `ask` calls an extender; None skips extenders.
         """
-        state, groups = self._state, self._state.pod_groups
-        pending, staying = groups.unscheduled(self._group), tuple(groups.placed(self._group))
+        state, trees = self._state, self._state.group_trees
+        pending, staying = trees.unscheduled(self._tried), tuple(trees.placed(self._tried))
         as_pending = not pending and bool(staying)
         if as_pending:
             pending, staying = [self._taken_off(info) for info in staying], ()
@@ -178,7 +183,7 @@ class GroupQuestion:
                 plugin.name for plugin in framework.post_filter if plugin not in framework.effect_free_post_filter
             )
             found.status = error(f"{', '.join(others)}: {NOT_EFFECT_FREE}")
-        elif text := group_problem(self._state, self._group, pods, framework.handle.features):
+        elif text := group_problem(self._state, self._tried, pods, framework.handle.features):
             found.status = error(text)
         else:
             return framework
@@ -204,20 +209,25 @@ class GroupQuestion:
         queued = [QueuedPod(pod=info, key=info.key, timestamp=0.0) for info in tried]
         steps = self._decide(framework, queued, self._preemption if preempts else None)
         trial = run_at_once(steps, ask=ask, max_portions=MAX_PORTIONS * len(queued))
-        found.status, found.waiting = trial.status, trial.waiting
-        found.domains = tuple(self._domains(trial, tried))
+        own = trial.members.get(self._group, trial)
+        found.status, found.waiting = own.status, own.waiting
+        found.domains = tuple(self._domains(own, trial, tried))
 
     def _decide(
         self, framework: Framework, queued: Sequence[QueuedPod], preemption: GroupPreemption | None
     ) -> CycleSteps[GroupTrial]:
         assert self._trials is not None
-        trial = yield from self._trials.run(framework, self._group, queued)
+        trial = yield from self._trials.run(framework, self._tried, queued)
         if preemption is not None:
-            yield from preemption.help(framework, self._group, queued, trial)
+            yield from preemption.help(framework, self._tried, queued, trial)
         return trial
 
-    def _domains(self, trial: GroupTrial, pods: Sequence[PodInfo]) -> Iterator[DomainJudgement]:
+    def _domains(self, trial: GroupTrial, root: GroupTrial, pods: Sequence[PodInfo]) -> Iterator[DomainJudgement]:
+        """`root`: the trial of the tree that the group is in, or its own."""
         names = self._state.table.names
+        if trial is not root:
+            pods = [info for info in pods if group_key(info.pod) == self._group]
+            trial = replace(trial, plan=root.plan)
         if not trial.placements or trial.plan is not None:
             # The victims of preemption for the group as a whole are anywhere in the cluster.
             yield _domain("", tuple(name for name in names if name), trial, pods, chosen=True)

@@ -1,6 +1,6 @@
 """Try a pod group in each of its placements, and choose the best.
 
-    GroupTrials      the placements of a group, tried one after the other
+    GroupTrials      the placements of a group, tried one after the other; trees of groups: `tree_trials`
     PlacementTrial   the pods of the group in one placement, each on the state that those before it leave
     EqualPods        equal pods of the group, decided together
     GroupTrial       the result, as plain values
@@ -30,11 +30,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct, field
+from stowplan.scheduler.cluster.group_trees import is_composite
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
@@ -53,7 +54,6 @@ from stowplan.scheduler.framework.requests import Outcome
 from stowplan.scheduler.framework.runtime.binding import run_permit, run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.placements import (
-    PlacementScores,
     run_placement_generate,
     run_placement_score,
     whole_cluster,
@@ -99,7 +99,27 @@ class GroupTrials:
         Without `run_post_filter`, pods that fit nowhere are not helped. `removed`: pods that are off their nodes for
         the trial, and put back while it waits.
         """
-        placements = self._placements_of(framework, group, pods)
+        result = yield from self.of_group(
+            framework, group, pods, run_post_filter=run_post_filter, removed=removed, is_root=True
+        )
+        if not self._permits and result.status.code == Code.Success and not any(pod.placed for pod in result.pods):
+            # Enough of its pods have nodes, and none of the others fits.
+            result.status = rejected()
+        return result
+
+    def of_group(
+        self,
+        framework: Framework,
+        group: str,
+        pods: Sequence[QueuedPod],
+        *,
+        run_post_filter: bool,
+        removed: Surroundings | None,
+        is_root: bool = False,
+        parent: Placement | None = None,
+    ) -> CycleSteps[GroupTrial]:
+        """Try the pods of a PodGroup within `parent`; None: on all nodes."""
+        placements = self._placements_of(framework, group, pods, parent, is_root=is_root)
         if isinstance(placements, GroupTrial):
             return placements
         measured = None if self._permits or not self._placements else framework.metrics
@@ -109,16 +129,16 @@ class GroupTrials:
             within = self._restriction(placement)
             trial = self._trial(framework, within=within, run_post_filter=run_post_filter, removed=removed)
             started = 0.0 if measured is None else measured.now()
-            found = yield from trial.run(pods)
+            found = yield from trial.run(group, pods)
             if measured is not None:
                 measured.placement_evaluated(found.status.code, started)
             if not placements.tried(placement, found):
                 break
-        result = placements.concluded()
-        if not self._permits and result.status.code == Code.Success and not any(pod.placed for pod in result.pods):
-            # Enough of its pods have nodes, and none of the others fits.
-            result.status = rejected()
-        return result
+        return placements.concluded()
+
+    def assumed(self, framework: Framework, outer: Surroundings | None) -> AssumedPods:
+        """Pods to assume for the rest of a tree's trial."""
+        return AssumedPods(self.algorithm, framework, reporter=self._reporter, outer=outer)
 
     def still_fits(self, framework: Framework, trial: GroupTrial) -> bool:
         """Whether the pods of a trial fit where it placed them, in the cluster as it is now."""
@@ -130,7 +150,7 @@ class GroupTrials:
         *,
         within: NodeSubset | None = None,
         run_post_filter: bool = False,
-        removed: RemovedPods | None = None,
+        removed: Surroundings | None = None,
     ) -> PlacementTrial:
         return PlacementTrial(
             self.algorithm,
@@ -144,18 +164,25 @@ class GroupTrials:
         )
 
     def _placements_of(
-        self, framework: Framework, group: str, pods: Sequence[QueuedPod]
+        self,
+        framework: Framework,
+        group: str,
+        pods: Sequence[QueuedPod],
+        parent: Placement | None,
+        *,
+        is_root: bool,
     ) -> PlacementTrials | GroupTrial:
         """The placements to try, or the result if there are none."""
         if not self._placements:
             return PlacementTrials(framework)
         namespace, _, name = group.partition("/")
         info = PodGroupInfo(namespace, name, tuple(queued.pod for queued in pods))
-        group_state, parent = CycleState(), whole_cluster(self._state)
-        found = run_placement_generate(framework, group_state, info, parent)
+        group_state = CycleState()
+        found = run_placement_generate(framework, group_state, info, parent or whole_cluster(self._state))
         if isinstance(found, Status):
             return GroupTrial(found)
-        nominated = None if self._permits else self._nominated(found, pods)
+        # Parity: the reference does not look at nominations in trees (k/k#140863).
+        nominated = self._nominated(found, pods) if is_root and not self._permits else None
         return PlacementTrials(framework, found, group_state, info, nominated=nominated, permits=self._permits)
 
     def _nominated(self, placements: Sequence[Placement], pods: Sequence[QueuedPod]) -> Placement | None:
@@ -226,6 +253,12 @@ class GroupTrial(PlainStruct, eq=False):
     before_preemption: Status | None = None
     #: The result in each placement, if there are placements; for explanations.
     placements: Sequence[tuple[Placement, GroupTrial]] = ()
+    #: Of a tree: PodGroup -> its result; `pods` are then those of all trials, also of groups that failed.
+    members: Mapping[str, GroupTrial] = field(default_factory=dict)
+
+    def by_group(self, group: str) -> Mapping[str, GroupTrial]:
+        """PodGroup -> its result; `group` is what was tried."""
+        return self.members if is_composite(group) else {group: self}
 
     @property
     def proposed(self) -> tuple[ProposedAssignment, ...]:
@@ -287,16 +320,21 @@ class PlacementTrials:
         assert self._group_state is not None
         assert self._group is not None
         assignments = [PodGroupAssignments(placement, trial.proposed) for placement, trial in good]
-        scores = run_placement_score(self._framework, self._group_state, self._group, assignments)
-        if isinstance(scores, Status):
-            return GroupTrial(scores)
-        return good[self._chosen(scores)][1]
+        best = best_placement(self._framework, self._group_state, self._group, assignments)
+        return GroupTrial(best) if isinstance(best, Status) else good[best][1]
 
-    def _chosen(self, scores: Sequence[PlacementScores]) -> int:
-        most = max(score.total for score in scores)
-        best = [i for i, score in enumerate(scores) if score.total == most]
-        random = self._framework.handle.random
-        return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
+
+def best_placement(
+    framework: Framework, group_state: CycleState, group: PodGroupInfo, assignments: Sequence[PodGroupAssignments]
+) -> int | Status:
+    """The position of the best of some placements, or why they cannot be scored."""
+    scores = run_placement_score(framework, group_state, group, assignments)
+    if isinstance(scores, Status):
+        return scores
+    most = max(score.total for score in scores)
+    best = [i for i, score in enumerate(scores) if score.total == most]
+    random = framework.handle.random
+    return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
 
 
 class JointDecisions(PlainStruct, eq=False):
@@ -403,7 +441,136 @@ class _PlacedPod(PlainStruct, eq=False):
     state: CycleState | None = None
 
 
-class PlacementTrial:
+class Surroundings(Protocol):
+    """What a trial takes for granted, in outer transactions: pods that are off their nodes, or assumed on some."""
+
+    def put_back(self) -> None:
+        """Undo it, before the trial waits. Idempotent."""
+
+    def remove_again(self) -> None:
+        """Do it again."""
+
+
+class Reservations:
+    """Pods on their nodes within a transaction, which is open from `open` to `undo`."""
+
+    def __init__(
+        self, algorithm: SchedulingAlgorithm, framework: Framework, *, reporter: Reporter, permits: bool
+    ) -> None:
+        """`permits`: whether Permit is asked, and pods may be placed where their own preemption makes room."""
+        self._permits = permits
+        self.state: ClusterState = algorithm.cluster
+        self._algorithm = algorithm
+        self._framework = framework
+        self._reporter = reporter
+        #: What has to be undone or replayed, in order.
+        self._placed: list[_PlacedPod] = []
+        self._on_trial: frozenset[str] = frozenset()
+        #: Those on trial outside.
+        self._on_outer_trial: frozenset[str] = frozenset()
+        self._transaction: Transaction | None = None
+
+    def open(self) -> None:
+        self._transaction = self.state.transaction().__enter__()
+        self._on_outer_trial = self.state.pod_groups.on_trial
+        self.state.pod_groups.on_trial = self._on_trial
+
+    def undo(self) -> None:
+        """Undo everything. Idempotent."""
+        transaction, self._transaction = self._transaction, None
+        if transaction is None:
+            return
+        # Last first, because each reservation was made on what those before it left. Plugins go before the cluster:
+        # Unreserve must find the pod on its node.
+        for placed in reversed(self._placed):
+            if placed.state is not None and self.state.is_assumed(placed.info.uid):
+                for problem in run_unreserve(self._framework, placed.state, placed.info, placed.tried.host):
+                    self._reporter.report(problem)
+                self.state.forget(placed.info)
+        self.state.pod_groups.on_trial = self._on_outer_trial
+        # Keep the sampling position: searches continue after the nodes of this one.
+        sampling = self._algorithm.sampling
+        start = sampling.start
+        transaction.rollback()
+        sampling.start = start
+
+    def _replay(self, *, moved: bool) -> None:
+        """Place the pods again; raise ClusterChangedError if one no longer fits."""
+        # Not decided again: the pods before the one that waited keep their nodes, and their random draws are made.
+        placed_before, self._placed = self._placed, []
+        for placed in placed_before:
+            if moved and not self._still_takes(placed):
+                raise ClusterChangedError
+            self._place_again(placed)
+
+    def _place_again(self, placed: _PlacedPod) -> None:
+        try:
+            if placed.tried.before is None:
+                self.state.assume(placed.info, placed.tried.host)
+            else:
+                placed.state = placed.tried.decision.state = placed.tried.before.clone()
+                self._reserve_again(placed, placed.state)
+        except ValueError:
+            # Another client has bound it.
+            raise ClusterChangedError from None
+        # Only what is in place again is undone if a later one does not fit.
+        self._placed.append(placed)
+
+    def _reserve_again(self, placed: _PlacedPod, state: CycleState) -> None:
+        reservation = reserve(self._framework, state, placed.info, placed.tried.host, permits=self._permits)
+        for problem in reservation.problems:
+            self._reporter.report(problem)
+        if reservation.failed is not None:
+            raise ClusterChangedError
+
+    def _still_takes(self, placed: _PlacedPod) -> bool:
+        """Whether a pod's node exists and still fits it; not checked for one that waits for its victims."""
+        row, info = self.state.table.row_of.get(placed.tried.host), placed.info
+        if row is None or placed.tried.needs_preemption:
+            return row is not None
+        evaluation = self._algorithm.evaluation(self._framework, info)
+        outcome = evaluation.filter(info)
+        if outcome.error is not None or not outcome.feasible[row]:
+            return False
+        passed = evaluation.passing(info, np.array([row], np.intp))
+        return not isinstance(passed, Status) and bool(passed[0])
+
+
+class TreeChangedError(Exception):
+    """The cluster has changed while the trial of a tree waited, so that its surroundings do not hold any more."""
+
+
+class AssumedPods(Reservations):
+    """The pods of groups that were tried before the other groups of their tree."""
+
+    def __init__(
+        self, algorithm: SchedulingAlgorithm, framework: Framework, *, reporter: Reporter, outer: Surroundings | None
+    ) -> None:
+        super().__init__(algorithm, framework, reporter=reporter, permits=False)
+        self._outer = outer
+
+    def assume(self, pods: Sequence[TriedPod]) -> None:
+        """Place pods where their trial did; raise ClusterChangedError if a plugin refuses one now."""
+        for tried in pods:
+            if tried.placed:
+                self._place_again(_PlacedPod(tried, PodInfo(tried.queued.pod.pod, tried.queued.pod.shape)))
+
+    def put_back(self) -> None:
+        self.undo()
+        if self._outer is not None:
+            self._outer.put_back()
+
+    def remove_again(self) -> None:
+        if self._outer is not None:
+            self._outer.remove_again()
+        self.open()
+        try:
+            self._replay(moved=True)
+        except ClusterChangedError:
+            raise TreeChangedError from None
+
+
+class PlacementTrial(Reservations):
     """The trial in one placement; its transaction is open unless it waits."""
 
     def __init__(
@@ -415,30 +582,19 @@ class PlacementTrial:
         reporter: Reporter,
         within: NodeSubset | None,
         run_post_filter: bool,
-        removed: RemovedPods | None,
+        removed: Surroundings | None,
         permits: bool,
     ) -> None:
-        """`within`: the nodes of the placement; None: all. `removed`: pods that are off their nodes for the trial.
-
-        `permits`: whether Permit is asked, and pods may be placed where their own preemption makes room.
-        """
-        self._permits = permits
-        self.state: ClusterState = algorithm.cluster
-        self._algorithm = algorithm
-        self._framework = framework
+        """`within`: the nodes of the placement; None: all. `removed`: what is undone while the trial waits."""
+        super().__init__(algorithm, framework, reporter=reporter, permits=permits)
         self._equal_pods = equal_pods
-        self._reporter = reporter
         self._within = within
         self._run_post_filter = run_post_filter
         self._removed = removed
         #: The names of the nodes of the placement; set at the first wait.
         self._names: list[str] = []
-        #: What has to be undone or replayed, in order.
-        self._placed: list[_PlacedPod] = []
-        self._on_trial: frozenset[str] = frozenset()
-        self._transaction: Transaction | None = None
 
-    def run(self, pods: Sequence[QueuedPod]) -> CycleSteps[GroupTrial]:
+    def run(self, group: str, pods: Sequence[QueuedPod]) -> CycleSteps[GroupTrial]:
         self._on_trial = frozenset(queued.pod.uid for queued in pods)
         for _ in range(MAX_TRIES):
             # From the start: what was decided before the wait is of no use, and neither are its reservations.
@@ -446,7 +602,7 @@ class PlacementTrial:
             changed = False
             self._placed.clear()
             self.open()
-            progress = progress_of(self._framework, trial, pods)
+            progress = progress_of(self._framework, trial, group, len(pods))
             try:
                 if progress.begins():
                     yield from self._try_in_turn(pods, progress)
@@ -545,31 +701,6 @@ class PlacementTrial:
             self.undo()
         return True
 
-    # -- transaction --------------------------------------------------------------------------------------------------
-
-    def open(self) -> None:
-        self._transaction = self.state.transaction().__enter__()
-        self.state.pod_groups.on_trial = self._on_trial
-
-    def undo(self) -> None:
-        """Undo everything. Idempotent."""
-        transaction, self._transaction = self._transaction, None
-        if transaction is None:
-            return
-        # Last first, because each reservation was made on what those before it left. Plugins go before the cluster:
-        # Unreserve must find the pod on its node.
-        for placed in reversed(self._placed):
-            if placed.state is not None and self.state.is_assumed(placed.info.uid):
-                for problem in run_unreserve(self._framework, placed.state, placed.info, placed.tried.host):
-                    self._reporter.report(problem)
-                self.state.forget(placed.info)
-        self.state.pod_groups.on_trial = frozenset()
-        # Keep the sampling position: searches continue after the nodes of this one.
-        sampling = self._algorithm.sampling
-        start = sampling.start
-        transaction.rollback()
-        sampling.start = start
-
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def _wait(self, needed: Needs) -> CycleSteps[tuple[Outcome, ...]]:
@@ -598,44 +729,6 @@ class PlacementTrial:
             random.setstate(chance)
         self._replay(moved=moved)
         return outcomes
-
-    def _replay(self, *, moved: bool) -> None:
-        """Place the pods again; raise ClusterChangedError if one no longer fits."""
-        # Not decided again: the pods before the one that waited keep their nodes, and their random draws are made.
-        placed_before, self._placed = self._placed, []
-        for placed in placed_before:
-            if moved and not self._still_takes(placed):
-                raise ClusterChangedError
-            try:
-                if placed.tried.before is None:
-                    self.state.assume(placed.info, placed.tried.host)
-                else:
-                    placed.state = placed.tried.decision.state = placed.tried.before.clone()
-                    self._reserve_again(placed, placed.state)
-            except ValueError:
-                # Another client has bound it.
-                raise ClusterChangedError from None
-            # Only what is in place again is undone if a later one does not fit.
-            self._placed.append(placed)
-
-    def _reserve_again(self, placed: _PlacedPod, state: CycleState) -> None:
-        reservation = reserve(self._framework, state, placed.info, placed.tried.host, permits=self._permits)
-        for problem in reservation.problems:
-            self._reporter.report(problem)
-        if reservation.failed is not None:
-            raise ClusterChangedError
-
-    def _still_takes(self, placed: _PlacedPod) -> bool:
-        """Whether a pod's node exists and still fits it; not checked for one that waits for its victims."""
-        row, info = self.state.table.row_of.get(placed.tried.host), placed.info
-        if row is None or placed.tried.needs_preemption:
-            return row is not None
-        evaluation = self._algorithm.evaluation(self._framework, info)
-        outcome = evaluation.filter(info)
-        if outcome.error is not None or not outcome.feasible[row]:
-            return False
-        passed = evaluation.passing(info, np.array([row], np.intp))
-        return not isinstance(passed, Status) and bool(passed[0])
 
 
 def _made_room(decision: Decision) -> str:

@@ -1,7 +1,7 @@
 """Whether the pods of a group can be scheduled together at all.
 
-They must have one scheduler; since 1.37 also the priority of their group, and one preemption policy, and those of the
-group that are on nodes already count as well.
+They must have one scheduler; since 1.37 also the priority of their group (in a tree, of its root), and one preemption
+policy, and those of the group that are on nodes already count as well.
 
 Upstream: validatePodGroup in pkg/scheduler/schedule_one_podgroup.go.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.scheduler.cluster.group_trees import AnyGroup, not_found
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.cluster.state import ClusterState
 
@@ -20,11 +20,11 @@ from stowplan.scheduler.cluster.state import ClusterState
 def group_problem(state: ClusterState, group: str, pods: Sequence[PodInfo], features: FeatureGates) -> str:
     """Why these pods of a group are not tried together; "" if they are."""
     since_137 = features.emulated_version >= V1_37
-    found = state.objects.get(PodGroup, group) if since_137 else None
+    found = state.group_trees.get(group) if since_137 else None
     if since_137 and found is None:
-        return f'podgroup.scheduling.k8s.io "{group.partition("/")[2]}" not found'
+        return not_found(group)
     first = scheduler_name_of(pods[0].pod)
-    for info in (*pods, *state.pod_groups.placed(group)) if since_137 else pods:
+    for info in (*pods, *state.group_trees.placed(group)) if since_137 else pods:
         if (name := scheduler_name_of(info.pod)) != first:
             common = "all pods in a single pod group should have the same .spec.schedulerName set, "
             return f'{common}got: "{name}" and "{first}"'
@@ -33,7 +33,7 @@ def group_problem(state: ClusterState, group: str, pods: Sequence[PodInfo], feat
     return ""
 
 
-def _differs(group: PodGroup, pod: PodInfo, first: PodInfo, features: FeatureGates) -> str:
+def _differs(group: AnyGroup, pod: PodInfo, first: PodInfo, features: FeatureGates) -> str:
     """What a pod does not have in common with its group, or with the first pod of it."""
     priority = group.spec.priority or 0
     if pod.priority != priority:

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from stowplan.kube.api.types import PodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -84,7 +84,8 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if preemptions is None:
             return None
         if pod.pod.spec.scheduling_group is not None and self.handle.features.enabled("WorkloadAwarePreemption"):
-            group = self.handle.cluster.objects.get(PodGroup, group_key(pod.pod))
+            trees = self.handle.cluster.group_trees
+            group = trees.get(trees.root(group_key(pod.pod)))
             waits = group is not None and preemptions.group_under_way(group)
             return unresolvable(GROUP_PREEMPTING) if waits else None
         return unresolvable(PREEMPTING) if preemptions.under_way(pod) else None
@@ -158,7 +159,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         return PostFilterResult(unschedulable(f"preemption: {run.message}"), "", outcome)
 
     def pod_group_post_filter(
-        self, group: PodGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+        self, group: AnyGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
     ) -> PodGroupPostFilterSteps:
         cluster, features = self.handle.cluster, self.handle.features
         named = features.emulated_version >= V1_37

@@ -2,7 +2,8 @@
 
 A pod is gated until its gang has enough pods. Pods with a node wait on Permit until enough of them have one; the pod
 that completes the gang allows the others. From 1.37 on, PlacementFeasible tells during the trial of a group whether
-enough of its pods can still get one.
+enough of its pods can still get one. In a tree of groups, enough children of each group must be ready, from the root
+down to the PodGroups.
 
 Upstream: pkg/scheduler/framework/plugins/gangscheduling.
 """
@@ -13,10 +14,19 @@ from collections.abc import Sequence
 
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.scheduler.cluster.group_trees import (
+    AnyGroup,
+    GroupTrees,
+    key_of_group,
+    least_of,
+    name_of_group,
+    not_found,
+)
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD,
+    COMPOSITE_POD_GROUP,
     POD,
     POD_GROUP,
     UNSCHEDULED_POD,
@@ -39,6 +49,11 @@ from stowplan.scheduler.in_tree.gang_scheduling.declaration import DECLARATION
 
 NO_GROUP = Reason("PodGroupAbsent", 'waiting for pods\'s pod group "{group}" to appear in scheduling queue')
 INCOMPLETE = Reason("GangIncomplete", "waiting for minCount pods from a gang to appear in scheduling queue")
+NO_TREE = Reason(
+    "PodGroupTreeIncomplete",
+    "failed to build hierarchy snapshot: composite pod group object not found in state for {group}",
+)
+NO_QUORUM = Reason("PodGroupTreeNotReady", 'waiting for composite pod group "{root}" tree to meet quorum')
 NOT_SCHEDULED = Reason("GangNotScheduled", "waiting for minCount pods from a gang to be scheduled")
 
 #: Permit timeout in seconds.
@@ -52,10 +67,12 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
     def pre_enqueue(self, pod: PodInfo) -> Status | None:
         if pod.pod.spec.scheduling_group is None:
             return None
-        key = group_key(pod.pod)
+        key, trees = group_key(pod.pod), self.handle.cluster.group_trees
         group = self._group(key)
         if group is None:
             return unresolvable(NO_GROUP.of(group=pod.pod.spec.scheduling_group.pod_group_name or ""))
+        if trees.exist:
+            return self._of_tree(key, trees)
         gang, groups = group.spec.scheduling_policy.gang, self.handle.cluster.pod_groups
         if gang is None:
             return None
@@ -63,12 +80,20 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
             return without_state(key)
         return unresolvable(INCOMPLETE) if groups.pods(key) < gang.min_count else None
 
+    def _of_tree(self, key: str, trees: GroupTrees) -> Status | None:
+        """Why a PodGroup, or the tree that it is in, is kept out."""
+        root = trees.root(key)
+        if not root:
+            return unresolvable(NO_TREE.of(group=trees.missing(key)))
+        if trees.is_ready(root, self.handle.cluster.pod_groups.pods):
+            return None
+        return unresolvable(INCOMPLETE if root == key else NO_QUORUM.of(root=name_of_group(root)))
+
     def placement_feasible(self, group: str, scheduled: int, remaining: int) -> Status | None:
-        found = self._group(group)
+        found = self.handle.cluster.group_trees.get(group)
         if found is None:
-            return error(f'podgroup.scheduling.k8s.io "{group.partition("/")[2]}" not found')
-        gang = found.spec.scheduling_policy.gang
-        least = 1 if gang is None else gang.min_count
+            return error(not_found(group))
+        least = least_of(found)
         counts = f"{scheduled} scheduled, {remaining} remaining"
         if scheduled + remaining < least:
             return unschedulable(f"minCount ({least}) cannot be satisfied: {counts}")
@@ -85,6 +110,8 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
             name = key.partition("/")[2]
             return error(f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{name}" not found'), 0.0
         gang, groups = group.spec.scheduling_policy.gang, self.handle.cluster.pod_groups
+        if self.handle.cluster.group_trees.parent(key):
+            return self._permit_tree(key)
         if gang is None:
             return None, 0.0
         if not self._follows or not groups.known(key):
@@ -93,6 +120,18 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
             self.handle.activate_group(key)
             return Status(Code.Wait, (str(NOT_SCHEDULED),)), PATIENCE
         self._let_go(key)
+        return None, 0.0
+
+    def _permit_tree(self, key: str) -> tuple[Status | None, float]:
+        trees, groups = self.handle.cluster.group_trees, self.handle.cluster.pod_groups
+        root = trees.root(key)
+        if not root:
+            return error(NO_TREE.of(group=trees.missing(key)).text), 0.0
+        if not trees.is_ready(root, groups.scheduled):
+            self.handle.activate_group(root)
+            return Status(Code.Wait, (NO_QUORUM.of(root=name_of_group(root)).text,)), PATIENCE
+        for leaf in trees.leaves(root):
+            self._let_go(leaf)
         return None, 0.0
 
     def quorum(self, pod: PodInfo) -> int | None:
@@ -131,29 +170,44 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         if self.handle.features.emulated_version < V1_37:
-            return (on(POD, Action.Add, self._after_pod_added), on(POD_GROUP, Action.Add, _after_group_added))
+            return (on(POD, Action.Add, self._after_pod_added), on(POD_GROUP, Action.Add, self._after_group_added))
+        trees = self.handle.cluster.group_trees.exist
         return (
             on(UNSCHEDULED_POD, Action.Add, self._after_pod_added),
             on(ASSIGNED_POD, Action.Add, self._after_pod_added),
-            on(POD_GROUP, Action.Add, _after_group_added),
+            on(POD_GROUP, Action.Add, self._after_group_added),
             # The API allows to change minCount.
-            on(POD_GROUP, Action.Update, _after_group_updated),
+            on(POD_GROUP, Action.Update, self._after_group_updated),
+            *((on(COMPOSITE_POD_GROUP, Action.Add, self._after_group_added),) if trees else ()),
         )
 
     def _after_pod_added(self, pod: PodInfo, old: None, new: Pod) -> Hint:
         added = new.spec.scheduling_group
         group = pod.pod.spec.scheduling_group
-        if added is None or group is None or added.pod_group_name != group.pod_group_name:
+        if added is None or group is None:
+            return Hint.SKIP
+        if self.handle.cluster.group_trees.exist:
+            return queue_if(self._same_tree(pod, group_key(new)))
+        if added.pod_group_name != group.pod_group_name:
             return Hint.SKIP
         return queue_if(same_namespace(pod, new))
 
+    def _same_tree(self, pod: PodInfo, group: str) -> bool:
+        """Whether the pod is scheduled together with a group's pods."""
+        trees, own = self.handle.cluster.group_trees, group_key(pod.pod)
+        if not trees.exist:
+            return own == group
+        return bool(own) and bool(root := trees.root(own)) and root == trees.root(group)
 
-def _after_group_added(pod: PodInfo, old: None, new: PodGroup) -> Hint:
-    return queue_if(group_key(pod.pod) == f"{new.metadata.namespace or 'default'}/{new.metadata.name}")
+    def _after_group_added(self, pod: PodInfo, old: None, new: AnyGroup) -> Hint:
+        return queue_if(self._same_tree(pod, key_of_group(new)))
+
+    def _after_group_updated(self, pod: PodInfo, old: PodGroup, new: PodGroup) -> Hint:
+        if self._after_group_added(pod, None, new) is Hint.SKIP:
+            return Hint.SKIP
+        return _after_min_count_changed(old, new)
 
 
-def _after_group_updated(pod: PodInfo, old: PodGroup, new: PodGroup) -> Hint:
-    if _after_group_added(pod, None, new) is Hint.SKIP:
-        return Hint.SKIP
+def _after_min_count_changed(old: PodGroup, new: PodGroup) -> Hint:
     before, after = old.spec.scheduling_policy.gang, new.spec.scheduling_policy.gang
     return queue_if(before is None or after is None or after.min_count < before.min_count)

@@ -20,10 +20,10 @@ class PodGroupPodsCount(PlacementScorePlugin):
     def score_placement(
         self, group_state: CycleState, group: PodGroupInfo, assignments: PodGroupAssignments
     ) -> int | Status:
-        key, groups = f"{group.namespace}/{group.name}", self.handle.cluster.pod_groups
-        if not groups.known(key):
+        key, trees = group.key, self.handle.cluster.group_trees
+        if not trees.known(key):
             return without_state(key)
-        return groups.scheduled(key) + len(assignments.proposed)
+        return len(trees.placed(key)) + len(assignments.proposed)
 
     def normalize_placements(
         self, group_state: CycleState, group: PodGroupInfo, scores: Sequence[int]

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.kube.api.types import PodGroup
+from stowplan.scheduler.cluster.group_trees import not_found
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import Placement, PlacementGeneratePlugin, PodGroupInfo
 from stowplan.scheduler.framework.status import Status, error
@@ -28,14 +28,14 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     def generate_placements(
         self, group_state: CycleState, group: PodGroupInfo, parent: Placement
     ) -> Sequence[Placement] | Status:
-        key = f"{group.namespace}/{group.name}"
-        found = self.handle.cluster.objects.get(PodGroup, key)
+        key, trees = group.key, self.handle.cluster.group_trees
+        found = trees.get(key)
         if found is None:
-            return error(f'podgroup.scheduling.k8s.io "{group.name}" not found')
+            return error(not_found(key))
         constraints = found.spec.scheduling_constraints
         if constraints is None or not constraints.topology:
             return [parent]
-        if not self.handle.cluster.pod_groups.known(key):
+        if not trees.known(key):
             return without_state(key)
         label = constraints.topology[0].key
         required = self._required_domain(key, label)
@@ -46,7 +46,7 @@ class TopologyPlacementGenerator(PlacementGeneratePlugin):
     def _required_domain(self, group: str, label: str) -> str | Status | None:
         """The domain of the group's placed pods; None if there are none."""
         domains = set()
-        for pod in self.handle.cluster.pod_groups.placed(group):
+        for pod in self.handle.cluster.group_trees.placed(group):
             node = self.handle.node(pod.node_name)
             if node is None:
                 return error(
