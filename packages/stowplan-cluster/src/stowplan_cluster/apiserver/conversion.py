@@ -65,6 +65,9 @@ _DROPPED_WHEN_EMPTY = {EVENT_FIELDS.get(name, name) for written in _ALWAYS_WRITT
 
 GROUPS_V1ALPHA2 = "scheduling.k8s.io/v1alpha2"
 GROUP_STORAGES = ("podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io")
+_SINCE_V1BETA1 = frozenset(
+    {"disruptionMode", "preemptionPolicy", "parentCompositePodGroupName", "compositePodGroupTemplates"}
+)
 _MODES = {"Pod": "single", "PodGroup": "all"}
 
 _AUTOSCALER_V1 = "autoscaling/v1"
@@ -216,7 +219,7 @@ def _older_group(obj: JsonObject) -> JsonObject:
 
 
 def _with_mode_name(spec: JsonObject) -> JsonObject:
-    others = {name: value for name, value in spec.items() if name not in ("disruptionMode", "preemptionPolicy")}
+    others = {name: value for name, value in spec.items() if name not in _SINCE_V1BETA1}
     mode = spec.get("disruptionMode")
     if isinstance(mode, dict):
         mode = next((name for name, key in _MODES.items() if key in mode), None)

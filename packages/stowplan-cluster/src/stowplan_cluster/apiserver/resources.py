@@ -276,6 +276,7 @@ _STORAGE = (
     ),
 )
 _SINCE_1_37: dict[str, object] = {"group": "scheduling.k8s.io", "version": "v1beta1", "since": V1_37}
+_ALPHA_1_37: dict[str, object] = {"group": "scheduling.k8s.io", "version": "v1alpha3", "since": V1_37}
 _UNTIL_1_37: dict[str, object] = {"group": "scheduling.k8s.io", "version": "v1alpha2", "until": V1_37}
 _SCHEDULING = (
     _resource("resourcequotas", "ResourceQuota", "quota", subresources=("status",)),
@@ -299,6 +300,7 @@ _SCHEDULING = (
             _resource("podgroups", "PodGroup", subresources=("status",), **served),
         )
     ),
+    _resource("compositepodgroups", "CompositePodGroup", subresources=("status",), **_ALPHA_1_37),
     _resource("leases", "Lease", group="coordination.k8s.io", created_by_update=True, versioned_updates=True),
     _resource(
         "leasecandidates",

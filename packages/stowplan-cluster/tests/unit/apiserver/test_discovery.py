@@ -57,9 +57,10 @@ def test_groups_come_in_the_order_of_a_cluster_and_custom_ones_last():
 
 
 @pytest.mark.parametrize(
-    ("kubernetes", "version"), [(V1_36, "v1alpha2"), (V1_37, "v1beta1"), pytest.param(OLDEST_VERSION, "v1alpha2")]
+    ("kubernetes", "versions"),
+    [(V1_36, ["v1alpha2"]), (V1_37, ["v1beta1", "v1alpha3"]), pytest.param(OLDEST_VERSION, ["v1alpha2"])],
 )
-def test_a_group_prefers_its_best_version(kubernetes, version):
+def test_a_group_prefers_its_best_version(kubernetes, versions):
     told = api_group(served_in(kubernetes), "scheduling.k8s.io")
     assert told == {
         "kind": "APIGroup",
@@ -67,7 +68,7 @@ def test_a_group_prefers_its_best_version(kubernetes, version):
         "name": "scheduling.k8s.io",
         "versions": [
             {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},
-            {"groupVersion": f"scheduling.k8s.io/{version}", "version": version},
+            *({"groupVersion": f"scheduling.k8s.io/{version}", "version": version} for version in versions),
         ],
         "preferredVersion": {"groupVersion": "scheduling.k8s.io/v1", "version": "v1"},
     }

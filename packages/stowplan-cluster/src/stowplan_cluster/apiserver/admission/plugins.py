@@ -131,6 +131,7 @@ class TaintNodesByCondition(Plugin):
 # Upstream: plugin/pkg/admission/podgroup.
 
 _POD_GROUPS, _WORKLOADS = "podgroups.scheduling.k8s.io", "workloads.scheduling.k8s.io"
+_COMPOSITE_POD_GROUPS = "compositepodgroups.scheduling.k8s.io"
 
 
 class PodGroupWorkloadExists(Plugin):
@@ -324,12 +325,12 @@ _NO_CLASS: JsonObject = {"metadata": {"name": ""}, "value": 0, "preemptionPolicy
 
 class Priority(Plugin):
     name = "Priority"
-    handles = frozenset({"pods", _PRIORITY_CLASSES, _POD_GROUPS})
+    handles = frozenset({"pods", _PRIORITY_CLASSES, _POD_GROUPS, _COMPOSITE_POD_GROUPS})
 
     def create(self, resource: Resource, obj: JsonObject) -> None:
         if resource.storage == _PRIORITY_CLASSES:
             self._check_default(resource, obj, new=True)
-        elif resource.storage == _POD_GROUPS:
+        elif resource.storage in (_POD_GROUPS, _COMPOSITE_POD_GROUPS):
             self._admit_group(resource, obj)
         else:
             self._admit_pod(resource, obj)

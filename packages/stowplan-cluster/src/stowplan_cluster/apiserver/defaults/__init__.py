@@ -217,6 +217,7 @@ _DEFAULTS: dict[str, Callable[[JsonObject], None]] = {
     "storageclasses.storage.k8s.io": _default_storage_class,
     "priorityclasses.scheduling.k8s.io": _default_priority_class,
     "podgroups.scheduling.k8s.io": _default_pod_group,
+    "compositepodgroups.scheduling.k8s.io": _default_pod_group,
     "resourceclaims.resource.k8s.io": default_resource_claim,
     "resourceclaimtemplates.resource.k8s.io": default_claim_template,
     "resourceslices.resource.k8s.io": default_slice,

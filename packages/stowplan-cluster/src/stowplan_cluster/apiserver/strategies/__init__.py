@@ -45,6 +45,7 @@ _STARTS: dict[str, JsonObject] = {
         "expectedPods": 0,
     },
     "podgroups.scheduling.k8s.io": {},
+    "compositepodgroups.scheduling.k8s.io": {},
     "resourceclaims.resource.k8s.io": {},
     "devicetaintrules.resource.k8s.io": {},
     "customresourcedefinitions.apiextensions.k8s.io": {},
@@ -176,6 +177,7 @@ _STATUS_KEEPS_METADATA = frozenset(
         "resourceclaims.resource.k8s.io",
         "devicetaintrules.resource.k8s.io",
         "podgroups.scheduling.k8s.io",
+        "compositepodgroups.scheduling.k8s.io",
     }
 )
 _NOT_OF_STATUS = ("deletionTimestamp", "generation", "labels", "annotations", "finalizers", "ownerReferences")

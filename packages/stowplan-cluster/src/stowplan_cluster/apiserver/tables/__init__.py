@@ -49,6 +49,7 @@ _PRINTERS: dict[str, Printer] = {
     "poddisruptionbudgets.policy": scheduling.POD_DISRUPTION_BUDGETS,
     "priorityclasses.scheduling.k8s.io": scheduling.PRIORITY_CLASSES,
     "podgroups.scheduling.k8s.io": scheduling.POD_GROUPS,
+    "compositepodgroups.scheduling.k8s.io": scheduling.COMPOSITE_POD_GROUPS,
     "workloads.scheduling.k8s.io": core.NAME_AND_AGE,
     "leases.coordination.k8s.io": scheduling.LEASES,
     "leasecandidates.coordination.k8s.io": scheduling.LEASE_CANDIDATES,

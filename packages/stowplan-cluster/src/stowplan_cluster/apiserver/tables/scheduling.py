@@ -70,6 +70,11 @@ def _pod_group(obj: JsonObject, _now: float) -> list[Cell]:
     ]
 
 
+def _composite_group(obj: JsonObject, now: float) -> list[Cell]:
+    policy, workload, _ = _pod_group(obj, now)
+    return [policy, workload, part(obj, "spec").get("parentCompositePodGroupName") or NONE]
+
+
 def _claim_state(obj: JsonObject) -> str:
     status = part(obj, "status")
     states = ["deleted"] if is_terminating(obj) else []
@@ -143,6 +148,16 @@ POD_GROUPS = Printer(
         AGE,
     ),
     _pod_group,
+)
+COMPOSITE_POD_GROUPS = Printer(
+    (
+        NAME,
+        text("Policy", "How its groups are scheduled together."),
+        text("Workload", "The workload it was made for."),
+        text("Parent", "The group of groups that it belongs to."),
+        AGE,
+    ),
+    _composite_group,
 )
 RESOURCE_CLAIMS = Printer(
     (NAME, text("State", "Whether it has devices, and whether pods use them."), AGE), _resource_claim

@@ -109,6 +109,9 @@ _SCHEDULING = {
     ),
     "workloads.scheduling.k8s.io": _Rules(scheduling.check_workload, scheduling.check_workload_update),
     "podgroups.scheduling.k8s.io": _Rules(scheduling.check_pod_group, scheduling.check_pod_group_update),
+    "compositepodgroups.scheduling.k8s.io": _Rules(
+        scheduling.check_composite_group, scheduling.check_composite_group_update
+    ),
     "leases.coordination.k8s.io": _Rules(scheduling.check_lease, scheduling.check_lease_update, known_finalizers=False),
     "leasecandidates.coordination.k8s.io": _Rules(
         scheduling.check_candidate, scheduling.check_candidate_update, names.config_key, known_finalizers=False

@@ -28,7 +28,7 @@ HIGHEST_USER_PRIORITY = 1_000_000_000
 SYSTEM_PREFIX = "system-"
 
 _PREEMPTION = ("PreemptLowerPriority", "Never")
-_MAX_TEMPLATES, _MAX_CLAIMS = 8, 4
+_MAX_TEMPLATES, _MAX_CLAIMS, _MAX_DEPTH = 8, 4, 4
 
 
 def check_priority_class(errors: Errors, priority_class: JsonObject) -> None:
@@ -65,10 +65,26 @@ def check_pod_group(errors: Errors, group: JsonObject) -> None:
     spec = group.get("spec") or {}
     if (reference := spec.get("podGroupTemplateRef")) is not None:
         _check_template_reference(errors, "spec.podGroupTemplateRef", reference)
+    _check_parent(errors, spec)
+    if spec.get("parentCompositePodGroupName") and spec.get("workloadRef") is None:
+        errors.required("spec.workloadRef")
+    _check_group_fields(errors, "spec", spec)
+
+
+def check_composite_group(errors: Errors, group: JsonObject) -> None:
+    spec = group.get("spec") or {}
+    if spec.get("workloadRef") is None:
+        errors.required("spec.workloadRef")
+    _check_parent(errors, spec)
+    _check_group_fields(errors, "spec", spec, counted="minGroupCount")
+
+
+def _check_parent(errors: Errors, spec: JsonObject) -> None:
+    if (parent := spec.get("parentCompositePodGroupName")) is not None:
+        _check_name(errors, "spec.parentCompositePodGroupName", parent, names.long_name)
     if (reference := spec.get("workloadRef")) is not None:
         _check_name(errors, "spec.workloadRef.workloadName", reference.get("workloadName", ""), names.long_name)
         _check_name(errors, "spec.workloadRef.templateName", reference.get("templateName", ""), names.short_name)
-    _check_group_fields(errors, "spec", spec)
 
 
 def _check_template_reference(errors: Errors, path: str, reference: JsonObject) -> None:
@@ -88,9 +104,9 @@ def _check_name(errors: Errors, path: str, name: str, rule: NameRule) -> None:
         errors.required(path)
 
 
-def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
-    """Check the fields that PodGroups and their templates in a Workload share."""
-    _check_policy(errors, f"{path}.schedulingPolicy", spec.get("schedulingPolicy") or {})
+def _check_group_fields(errors: Errors, path: str, spec: JsonObject, *, counted: str = "minCount") -> None:
+    """Check the fields that groups and their templates in a Workload share; `counted`: what a gang has."""
+    _check_policy(errors, f"{path}.schedulingPolicy", spec.get("schedulingPolicy") or {}, counted)
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
     at = f"{path}.schedulingConstraints.topology"
     if len(topology) > 1:
@@ -112,15 +128,15 @@ def _check_group_fields(errors: Errors, path: str, spec: JsonObject) -> None:
         errors.invalid(f"{path}.priority", priority, detail)
 
 
-def _check_policy(errors: Errors, path: str, policy: JsonObject) -> None:
+def _check_policy(errors: Errors, path: str, policy: JsonObject, counted: str = "minCount") -> None:
     _check_one_of(errors, path, policy, ("basic", "gang"))
     if "gang" not in policy:
         return
-    count = policy["gang"].get("minCount", 0)
+    count = policy["gang"].get(counted, 0)
     if not count:
-        errors.required(f"{path}.gang.minCount")
+        errors.required(f"{path}.gang.{counted}")
     elif count < 1:
-        errors.invalid(f"{path}.gang.minCount", count, "must be greater than or equal to 1")
+        errors.invalid(f"{path}.gang.{counted}", count, "must be greater than or equal to 1")
 
 
 def _check_one_of(errors: Errors, path: str, value: JsonObject, names: Sequence[str]) -> None:
@@ -164,6 +180,7 @@ def _check_unique_names(errors: Errors, path: str, entries: Sequence[JsonObject]
 
 
 _GROUP_FIELDS = (
+    "parentCompositePodGroupName",
     "podGroupTemplateRef",
     "workloadRef",
     "schedulingConstraints",
@@ -195,6 +212,15 @@ def _with_mode_as_list(spec: JsonObject) -> JsonObject:
     return {**spec, "disruptionMode": list(mode)} if isinstance(mode, dict) else spec
 
 
+def check_composite_group_update(errors: Errors, group: JsonObject, old: JsonObject, subresource: str) -> None:
+    spec, old_spec = group.get("spec") or {}, old.get("spec") or {}
+    if subresource == "status":
+        check_conditions(errors, "status.conditions", (group.get("status") or {}).get("conditions") or [])
+    else:
+        fields = ("schedulingPolicy", *_GROUP_FIELDS)
+        _check_fixed(errors, _with_mode_as_list(spec), _with_mode_as_list(old_spec), fields)
+
+
 def _check_policy_update(errors: Errors, group: JsonObject, new: JsonObject, old: JsonObject) -> None:
     """Since v1beta1, minCount can be changed, and nothing else."""
     kept = group.get("apiVersion") != GROUPS_V1ALPHA2 and "gang" in new and "gang" in old and "basic" not in new
@@ -218,21 +244,40 @@ def check_workload(errors: Errors, workload: JsonObject) -> None:
             errors.check_texts("spec.controllerRef.apiGroup", group, names.long_name(group))
         for name in ("kind", "name"):
             _check_name(errors, f"spec.controllerRef.{name}", controller.get(name, ""), names.path_segment)
-    path, templates = "spec.podGroupTemplates", spec.get("podGroupTemplates") or []
-    if not templates:
-        errors.required(path)
-    elif len(templates) > _MAX_TEMPLATES:
-        errors.too_many(path, len(templates), _MAX_TEMPLATES)
-    else:
+    if "compositePodGroupTemplates" not in spec:
+        if not spec.get("podGroupTemplates"):
+            errors.required("spec.podGroupTemplates")
+    elif spec.get("podGroupTemplates"):
+        _check_one_of(errors, "spec", spec, _TEMPLATES)
+    _check_templates(errors, "spec", spec, depth=1)
+
+
+_TEMPLATES = ("podGroupTemplates", "compositePodGroupTemplates")
+
+
+def _check_templates(errors: Errors, above: str, spec: JsonObject, *, depth: int) -> None:
+    for field, counted in zip(_TEMPLATES, ("minCount", "minGroupCount"), strict=True):
+        path, templates = f"{above}.{field}", spec.get(field) or []
+        if len(templates) > _MAX_TEMPLATES:
+            errors.too_many(path, len(templates), _MAX_TEMPLATES)
+            continue
+        if templates and depth > _MAX_DEPTH:
+            errors.invalid(path, None, f"must not be nested more than {_MAX_DEPTH} levels deep")
+            continue
         _check_unique_names(errors, path, templates)
         for index, template in enumerate(templates):
-            _check_name(errors, f"{path}[{index}].name", template.get("name", ""), names.short_name)
-            _check_group_fields(errors, f"{path}[{index}]", template)
+            at = f"{path}[{index}]"
+            _check_name(errors, f"{at}.name", template.get("name", ""), names.short_name)
+            _check_group_fields(errors, at, template, counted=counted)
+            if field == "compositePodGroupTemplates":
+                if not any(template.get(name) for name in _TEMPLATES):
+                    errors.required(f"{at}.podGroupTemplates")
+                _check_templates(errors, at, template, depth=depth + 1)
 
 
 def check_workload_update(errors: Errors, workload: JsonObject, old: JsonObject, subresource: str) -> None:
     spec, old_spec = workload.get("spec") or {}, old.get("spec") or {}
-    _check_fixed(errors, spec, old_spec, ("podGroupTemplates",))
+    _check_fixed(errors, spec, old_spec, _TEMPLATES)
     if old_spec.get("controllerRef") is not None:
         _check_fixed(errors, spec, old_spec, ("controllerRef",))
     else:

@@ -157,6 +157,69 @@ def test_modes_of_disruption_since_v1beta1(server, mode, expected):
     assert server.refusals(group) == expected
 
 
+REFERENCE = {"workloadName": "w", "templateName": "t"}
+COMPOSITE = {
+    "apiVersion": "scheduling.k8s.io/v1alpha3",
+    "kind": "CompositePodGroup",
+    "metadata": {"name": "c", "namespace": "default"},
+    "spec": {"workloadRef": REFERENCE, "schedulingPolicy": {"gang": {"minGroupCount": 2}}},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({}, []),
+        ({"parentCompositePodGroupName": "above", "disruptionMode": {"all": {}}}, []),
+        ({"workloadRef": None}, ["spec.workloadRef: Required value"]),
+        ({"schedulingPolicy": {"gang": {}}}, ["spec.schedulingPolicy.gang.minGroupCount: Required value"]),
+        ({"schedulingPolicy": {}}, ['spec.schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`']),
+        ({"parentCompositePodGroupName": ""}, ["spec.parentCompositePodGroupName: Required value"]),
+        ({"priority": 2 * 10**9}, ["spec.priority: Invalid value: 2000000000: must be less than or equal to 1000000000"]),
+    ],
+)
+def test_groups_of_groups(server, change, expected):
+    spec = {name: value for name, value in {**COMPOSITE["spec"], **change}.items() if value is not None}
+    assert server.refusals({**COMPOSITE, "spec": spec}) == expected
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("schedulingPolicy", {"gang": {"minGroupCount": 1}}),
+        ("disruptionMode", {"all": {}}),
+        ("parentCompositePodGroupName", "other"),
+    ],
+)
+def test_nothing_of_a_group_of_groups_can_be_changed(server, path, value):
+    assert server.update_refusals(COMPOSITE, f"spec.{path}", value) == [f"spec.{path}: {_IMMUTABLE}"]
+
+
+def test_a_group_in_a_tree_names_its_workload(server):
+    spec = {**BETA["spec"], "parentCompositePodGroupName": "c"}
+    assert server.refusals({**BETA, "spec": spec}) == ["spec.workloadRef: Required value"]
+    assert server.refusals({**BETA, "spec": {**spec, "workloadRef": REFERENCE}}) == []
+
+
+def test_templates_of_trees(server):
+    def nested(depth):
+        template = {"name": "t", "schedulingPolicy": {"basic": {}}}
+        below = {"podGroupTemplates": [template]} if depth == 1 else {"compositePodGroupTemplates": [nested(depth - 1)]}
+        return {**template, **below}
+
+    def refusals(spec):
+        header = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "Workload", "metadata": BETA["metadata"]}
+        return server.refusals({**header, "spec": spec})
+
+    assert refusals({"compositePodGroupTemplates": [nested(3)]}) == []
+    (deep,) = refusals({"compositePodGroupTemplates": [nested(4)]})
+    assert "must not be nested more than 4 levels deep" in deep
+    assert refusals({"podGroupTemplates": nested(1)["podGroupTemplates"], "compositePodGroupTemplates": [nested(1)]})
+    empty = {"name": "t", "schedulingPolicy": {"basic": {}}}
+    told = "spec.compositePodGroupTemplates[0].podGroupTemplates: Required value"
+    assert refusals({"compositePodGroupTemplates": [empty]}) == [told]
+
+
 @pytest.mark.parametrize(
     ("change", "complaints"),
     [
