@@ -59,6 +59,10 @@ def _parents(group: AnyGroup) -> tuple[str, ...]:
     return (_key(group.metadata.namespace, name, composite=True),) if name else ()
 
 
+def _came(group: AnyGroup) -> tuple[str, str]:
+    return group.metadata.creation_timestamp or "", key_of_group(group)
+
+
 _BY_PARENT = ObjectIndex("parent of the group", _parents)
 
 
@@ -108,12 +112,12 @@ class GroupTrees:
         return ""
 
     def children(self, key: str) -> list[str]:
+        """In order of creation; those created in the same second by their keys."""
         if not self.exist or not is_composite(key):
             return []
-        found = [key_of_group(one) for one in self._objects.indexed(PodGroup, _BY_PARENT, key)]
-        found += [key_of_group(one) for one in self._objects.indexed(CompositePodGroup, _BY_PARENT, key)]
-        # The reference's order was not seen.
-        return sorted(found)
+        found: list[AnyGroup] = [*self._objects.indexed(PodGroup, _BY_PARENT, key)]
+        found += self._objects.indexed(CompositePodGroup, _BY_PARENT, key)
+        return [key_of_group(one) for one in sorted(found, key=_came)]
 
     def leaves(self, key: str) -> Iterator[str]:
         """The PodGroups of the tree below this group; a PodGroup is its own."""

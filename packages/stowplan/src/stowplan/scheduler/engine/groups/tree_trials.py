@@ -118,7 +118,7 @@ class TreeTrial:
         results[group] = found
         if siblings is not None and found.status.code == Code.Success:
             try:
-                for leaf in _successful(self._trees.children, group, results):
+                for leaf in successful_leaves(self._trees.children, group, results):
                     siblings.assume(results[leaf].pods)
             except ClusterChangedError:
                 text = "failed to assume the subtree: a plugin refuses what it accepted in the trial"
@@ -187,7 +187,7 @@ class TreeTrial:
         return PodGroupInfo(namespace, name_of_group(group), pods, tree=group)
 
     def _assigned(self, group: str, placement: Placement, results: Results) -> PodGroupAssignments:
-        leaves = _successful(self._trees.children, group, results)
+        leaves = successful_leaves(self._trees.children, group, results)
         return PodGroupAssignments(placement, tuple(one for leaf in leaves for one in results[leaf].proposed))
 
     # -- result -------------------------------------------------------------------------------------------------------
@@ -195,7 +195,9 @@ class TreeTrial:
     def _completed(self, results: Results) -> GroupTrial:
         """The root's result, with one for each PodGroup: that of a parent that failed, if there is no own one."""
         placed = (
-            pod.placed for leaf in _successful(self._trees.children, self._root, results) for pod in results[leaf].pods
+            pod.placed
+            for leaf in successful_leaves(self._trees.children, self._root, results)
+            for pod in results[leaf].pods
         )
         if results[self._root].status.code == Code.Success and not any(placed):
             # Enough of its groups have enough pods on nodes, and none of the others fits.
@@ -220,7 +222,7 @@ class TreeTrial:
         return GroupTrial(results[self._root].status, pods, members=members)
 
 
-def _successful(
+def successful_leaves(
     children: Callable[[str], Sequence[str]], group: str, results: Mapping[str, GroupTrial]
 ) -> Iterator[str]:
     """The PodGroups that succeeded, and all groups above them, up to this one."""
@@ -230,4 +232,4 @@ def _successful(
     if not is_composite(group):
         yield group
     for child in children(group):
-        yield from _successful(children, child, results)
+        yield from successful_leaves(children, child, results)
