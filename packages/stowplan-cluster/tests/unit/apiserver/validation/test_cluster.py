@@ -175,7 +175,10 @@ COMPOSITE = {
         ({"schedulingPolicy": {"gang": {}}}, ["spec.schedulingPolicy.gang.minGroupCount: Required value"]),
         ({"schedulingPolicy": {}}, ['spec.schedulingPolicy: Invalid value: "": must specify one of: `basic`, `gang`']),
         ({"parentCompositePodGroupName": ""}, ["spec.parentCompositePodGroupName: Required value"]),
-        ({"priority": 2 * 10**9}, ["spec.priority: Invalid value: 2000000000: must be less than or equal to 1000000000"]),
+        (
+            {"priority": 2 * 10**9},
+            ["spec.priority: Invalid value: 2000000000: must be less than or equal to 1000000000"],
+        ),
     ],
 )
 def test_groups_of_groups(server, change, expected):

@@ -2,7 +2,8 @@
 
 After pkg/scheduler/schedule_one_podgroup_test.go at the code freeze of 1.37: TestCPGSchedulingPlacementAlgorithm (6 of
 6 cases), …_Scoring (2 of 2), TestCPGHierarchicalScheduling_ScheduleOnePodGroup, …_Internal,
-TestCPGMinGroupCount_Internal, TestCPGBasicWithGangChildren_Internal (one each), TestScorePlacementPodGroupAssignments (4 of 4).
+TestCPGMinGroupCount_Internal, TestCPGBasicWithGangChildren_Internal (one each),
+TestScorePlacementPodGroupAssignments (4 of 4).
 TestPlacementCycleStateLifecycle_MultiLevel cannot be expressed: placements have no state here.
 """
 
