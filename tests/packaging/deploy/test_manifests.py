@@ -8,6 +8,7 @@ from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from support.processes.deployments import (
     FEATURE_GATES,
     MONITORING,
+    REBALANCE,
     STATIC_POD,
     custom_resource,
     named,
@@ -16,7 +17,8 @@ from support.processes.deployments import (
 )
 
 MONITORS = objects(MONITORING / "podmonitor.yaml", MONITORING / "servicemonitor.yaml")
-ALL = [*second_scheduler(), *MONITORS, *objects(*sorted(FEATURE_GATES.glob("*.yaml")))]
+REBALANCING = objects(*sorted(REBALANCE.glob("*.yaml")))
+ALL = [*second_scheduler(), *REBALANCING, *MONITORS, *objects(*sorted(FEATURE_GATES.glob("*.yaml")))]
 DEPLOYMENT = named(ALL, "Deployment", "stowplan")
 POD = DEPLOYMENT["spec"]["template"]["spec"]
 STATIC = objects(STATIC_POD)[0]

@@ -12,6 +12,7 @@ DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "chart" / "stowplan"
 SECOND_SCHEDULER = DEPLOY / "manifests" / "second-scheduler"
 FEATURE_GATES = DEPLOY / "manifests" / "feature-gates"
+REBALANCE = DEPLOY / "manifests" / "rebalance"
 STATIC_POD = DEPLOY / "manifests" / "static-pod" / "kube-scheduler.yaml"
 MONITORING = DEPLOY / "monitoring"
 #: The required value of the chart.

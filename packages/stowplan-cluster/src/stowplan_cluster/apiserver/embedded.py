@@ -21,6 +21,7 @@ from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.users import SubjectAccessReview, TokenReview, UserInfo
 from stowplan_cluster.apiserver.authorization import Authorizer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
+from stowplan_cluster.apiserver.eviction import evict
 from stowplan_cluster.apiserver.listing import ListOptions, parse_version
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Options
@@ -179,6 +180,20 @@ class EmbeddedApi:
             uid=uid or None, resource_version=resource_version or None, grace_period_seconds=grace_period_seconds
         )
         self._registry.delete(self._resource(kind), namespace, name, options=options)
+
+    async def evict(
+        self,
+        name: str,
+        *,
+        namespace: str,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        options = DeleteOptions(
+            uid=uid or None, resource_version=resource_version or None, grace_period_seconds=grace_period_seconds
+        )
+        evict(self._registry, namespace, name, {"metadata": {"name": name, "namespace": namespace}}, options)
 
     async def bind(
         self,

@@ -125,13 +125,18 @@ def role_option(command: Callable[..., Any]) -> Any:
             return command(**given)
         from stowplan.app.command_line.error_reporting import reported
         from stowplan.app.daemon.plugin_registry import registry_with
-        from stowplan.app.sources.read_only_role import role_of_reader
+        from stowplan.app.sources.printed_roles import role_of_reader, role_of_rebalancer
         from stowplan.kube.config import load_config
 
         with reported(given["config"]):
             registry = registry_with(given["plugins"])
             configuration = load_config(given["config"], plugins=registry.declarations)
-            click.echo(role_of_reader(configuration, registry, name="stowplan-read"), nl=False)
+            if given.get("apply"):
+                namespace = given["record_namespace"]
+                role = role_of_rebalancer(configuration, registry, name="stowplan-rebalance", namespace=namespace)
+            else:
+                role = role_of_reader(configuration, registry, name="stowplan-read")
+            click.echo(role, nl=False)
 
     return click.option(
         "--rbac", is_flag=True, help="Print the ClusterRole that this needs in a live cluster, and exit."

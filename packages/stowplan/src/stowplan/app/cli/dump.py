@@ -76,7 +76,7 @@ def dump(
     from stowplan.app.command_line.named_plugins import named_plugins
     from stowplan.app.sources.cluster_source import note
     from stowplan.app.sources.dumping import dumped_kinds, read_dump
-    from stowplan.app.sources.read_only_role import role_of_dumper
+    from stowplan.app.sources.printed_roles import role_of_dumper
     from stowplan.ask.offline import Cluster
     from stowplan.kube.config.features import group_gates
 

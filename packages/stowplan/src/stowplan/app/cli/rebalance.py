@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from time import time
 from typing import TYPE_CHECKING, Any
@@ -51,6 +52,27 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
     show_default=True,
     help="Of one Deployment, Job, …: at most N in one step.",
 )
+@click.option(
+    "--apply",
+    is_flag=True,
+    help="Carry the plan out: evict step by step, and wait until the replacements run. What an earlier run began and "
+    "did not end is continued. With --rbac: print the roles for it.",
+)
+@click.option(
+    "--record-namespace",
+    metavar="NS",
+    default="kube-system",
+    show_default=True,
+    help="With --apply: the namespace of the lease and of the ConfigMap with the record.",
+)
+@click.option(
+    "--step-timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    default=300.0,
+    show_default=True,
+    help="With --apply: stop if the replacements of a step do not run for so long.",
+)
 @click.option("--commands", is_flag=True, help="Print the plan as a shell script of kubectl commands.")
 @question_options(no="the goal is not reached")
 def rebalance(
@@ -60,6 +82,9 @@ def rebalance(
     max_moves: int | None,
     at_once: int,
     at_once_per_owner: int,
+    apply: bool,
+    record_namespace: str,
+    step_timeout: float,
     commands: bool,
     output: str,
     exit_code: bool,
@@ -70,13 +95,14 @@ def rebalance(
     node, or has no controller that recreates it, is not moved. The moves of one step may be made at the same time; the
     next step begins when their replacements run.
 
-    Nothing is evicted.
+    Nothing is evicted without --apply.
 
     \b
     Examples:
       stowplan rebalance --goal mend
       stowplan rebalance --goal free-nodes=2 --commands
       stowplan rebalance --policy descheduler.yaml
+      stowplan rebalance --policy descheduler.yaml --apply
       stowplan rebalance --goal room-for=training.yaml -o json
       stowplan rebalance -f cluster.json --goal pack --max-moves 50 --exit-code
     """
@@ -91,8 +117,24 @@ def rebalance(
     limits = Limits(total=max_moves, at_once=at_once, at_once_per_owner=at_once_per_owner)
     with reported(source["config"]):
         given = None if policy is None else read_policy(policy)
-        about = cluster_of(**source, in_full=given is not None)
-        wanted = _goal(goal or "", about) if given is None else _by_policy(given, about)
+
+        def loaded() -> tuple[ClusterSource, Goal]:
+            about = cluster_of(**source, in_full=given is not None)
+            return about, _goal(goal or "", about) if given is None else _by_policy(given, about)
+
+        if apply:
+            _check_apply(source, commands=commands)
+            from stowplan.app.cli.applied_plans import ApplySettings, carry_out
+
+            settings = ApplySettings(
+                live=source["live"],
+                namespace=record_namespace,
+                step_timeout=step_timeout,
+                grace_period_seconds=None if given is None else given.grace_period_seconds,
+            )
+            carry_out(loaded, limits, settings, output=output)
+            return
+        about, wanted = loaded()
         about.note_unplaced()
         progress = Progress(unit="nodes or pods")
         try:
@@ -104,6 +146,13 @@ def rebalance(
                 click.echo(line)
             return
         answer(about.cluster, record, rebalance_page, no=not record.met, output=output, exit_code=exit_code)
+
+
+def _check_apply(source: Mapping[str, Any], *, commands: bool) -> None:
+    if source["files"]:
+        raise click.UsageError("--apply needs a live cluster: leave out -f.")
+    if commands:
+        raise click.UsageError("--commands prints what --apply does: give one or the other.")
 
 
 def _by_policy(policy: Policy, about: ClusterSource) -> Goal:

@@ -28,7 +28,7 @@ from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.daemon.recording_file import kept_annotations, recording
-from stowplan.app.sources.read_only_role import role_of_follower
+from stowplan.app.sources.printed_roles import role_of_follower
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.config.features import default_features

@@ -29,7 +29,7 @@ from stowplan.app.command_line.event_loop import first_of, running
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
-from stowplan.app.sources.read_only_role import role_of_follower
+from stowplan.app.sources.printed_roles import role_of_follower
 from stowplan.ask.explain.text.tables import write
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.drivers.hang_guard.hang_guard import CallGuard

@@ -126,6 +126,12 @@ def cordoned(node: Node) -> Node:
     return replace(node, spec=replace(node.spec, unschedulable=True, taints=taints))
 
 
+def uncordoned(node: Node) -> Node:
+    """As after `kubectl uncordon`."""
+    taints = tuple(taint for taint in node.spec.taints if taint.key != _UNSCHEDULABLE)
+    return replace(node, spec=replace(node.spec, unschedulable=False, taints=taints))
+
+
 def fewest_nodes(suffice: Callable[[int], bool], most: int) -> int | None:
     """The lowest sufficient number of new nodes, found by doubling and bisection; None if `most` do not suffice."""
     low, high = 1, 1

@@ -124,6 +124,21 @@ class Api(Protocol):
     async def close(self) -> None: ...
 
 
+class EvictingApi(Api, Protocol):
+    """One that also evicts pods."""
+
+    async def evict(
+        self,
+        name: str,
+        *,
+        namespace: str,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        """Delete a pod if its disruption budgets allow that; raises TooManyRequests if they do not now."""
+
+
 # A change of one API object, as reported to watchers.
 
 

@@ -293,17 +293,36 @@ class HttpApi:
         grace_period_seconds: int | None = None,
     ) -> None:
         resource = resource_of(kind)
-        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        if grace_period_seconds is not None:
-            options["gracePeriodSeconds"] = grace_period_seconds
-        preconditions = _query(uid=uid, resourceVersion=resource_version)
-        if preconditions:
-            options["preconditions"] = preconditions
+        options = _delete_options(uid, resource_version, grace_period_seconds)
         request = Request(
             method="DELETE",
             path=resource.item(await self._discovery.version(resource), name, namespace=namespace),
             body=msgspec.json.encode(options),
             subject=Subject("DELETE", resource, name),
+        )
+        await self._send(request)
+
+    async def evict(
+        self,
+        name: str,
+        *,
+        namespace: str,
+        uid: str = "",
+        resource_version: str = "",
+        grace_period_seconds: int | None = None,
+    ) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": _delete_options(uid, resource_version, grace_period_seconds),
+        }
+        pods = resource_of(Pod)
+        request = Request(
+            method="POST",
+            path=pods.item("v1", name, namespace=namespace, subresource="eviction"),
+            body=msgspec.json.encode(eviction),
+            subject=Subject("POST", pods, name),
         )
         await self._send(request)
 
@@ -391,6 +410,16 @@ class HttpApi:
 def _of_version(found: Listing[T], api_version: str) -> Listing[T]:
     items: list[Any] = [replace(obj, api_version=api_version) for obj in found.items]
     return replace(found, items=items)
+
+
+def _delete_options(uid: str, resource_version: str, grace_period_seconds: int | None) -> dict[str, Any]:
+    options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    preconditions = _query(uid=uid, resourceVersion=resource_version)
+    if preconditions:
+        options["preconditions"] = preconditions
+    return options
 
 
 def _query(**parameters: str) -> dict[str, str]:

@@ -109,3 +109,18 @@ def test_a_goal_or_a_policy(run, files, given):
     ran = run("rebalance", "-f", files(*CLUSTER), *given)
     assert ran.code == 2
     assert "Give one of --goal and --policy" in ran.err
+
+
+def test_only_live_clusters_can_be_changed(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "mend", "--apply")
+    assert ran.code == 2
+    assert "--apply needs a live cluster" in ran.err
+    ran = run("rebalance", "--goal", "mend", "--apply", "--commands")
+    assert "give one or the other" in ran.err
+
+
+def test_the_roles_for_it(run):
+    ran = run("rebalance", "--goal", "mend", "--apply", "--rbac", "--record-namespace", "ops")
+    assert "pods/eviction" in ran.out
+    assert "namespace: ops" in ran.out
+    assert "eviction" not in run("rebalance", "--goal", "mend", "--rbac").out

@@ -1,15 +1,17 @@
-"""The minimal ClusterRoles for reading a cluster."""
+"""The minimal roles of commands: for reading a cluster, and for carrying out plans of moves."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.resources import ApiResource, resource_of
-from stowplan.kube.api.types import Event, Pod
+from stowplan.kube.api.types import Event, Lease, Node, Pod, PriorityClass
+from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.config import Configuration
 from stowplan.scheduler.engine.engine import Engine
@@ -43,6 +45,18 @@ def role_of_reader(configuration: Configuration, registry: Registry, *, name: st
     return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
 
 
+def role_of_rebalancer(configuration: Configuration, registry: Registry, *, name: str, namespace: str) -> str:
+    """For whoever carries out plans of moves, with the lease and the record in a namespace."""
+    reading = role_of_reader(configuration, registry, name=f"{name}-read")
+    writing = _role(
+        name,
+        {resource_of(Node): {"get", "patch"}, resource_of(PriorityClass): {"list"}},
+        subresources={"pods/eviction": {"create"}},
+    )
+    own = {resource_of(Lease): {"get", "create", "update"}, resource_of(ConfigMap): {"get", "create", "patch"}}
+    return "---\n".join((reading, writing, _role(name, own, namespace=namespace)))
+
+
 def role_of_dumper(kinds: Iterable[DumpedKind], *, name: str) -> str:
     return _role(name, {kind.resource: {"list"} for kind in kinds})
 
@@ -53,9 +67,17 @@ def _kinds(configuration: Configuration, registry: Registry) -> list[type[ApiStr
     return [one.kind for one in watched if not one.measured]
 
 
-def _role(name: str, verbs: Mapping[ApiResource, set[str]], *, got: Iterable[str] = ()) -> str:
-    """`got`: other resources that are read by their names."""
+def _role(
+    name: str,
+    verbs: Mapping[ApiResource, set[str]],
+    *,
+    got: Iterable[str] = (),
+    subresources: Mapping[str, set[str]] = MappingProxyType({}),
+    namespace: str = "",
+) -> str:
+    """`got`: other resources that are read by their names; `subresources`: those of the core group."""
     allowed = {(resource.group, resource.plural): set(those) for resource, those in verbs.items()}
+    allowed |= {("", subresource): set(those) for subresource, those in subresources.items()}
     for resource in got:
         plural, _, rest = resource.partition(".")
         allowed.setdefault((rest.partition(".")[2], plural), set()).add("get")
@@ -68,8 +90,8 @@ def _role(name: str, verbs: Mapping[ApiResource, set[str]], *, got: Iterable[str
     ]
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRole",
-        "metadata": {"name": name},
+        "kind": "Role" if namespace else "ClusterRole",
+        "metadata": {"name": name, "namespace": namespace} if namespace else {"name": name},
         "rules": rules,
     }
     return to_yaml(role)

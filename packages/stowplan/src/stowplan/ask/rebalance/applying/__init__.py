@@ -1,0 +1,1 @@
+"""Plans carried out in a live cluster."""
