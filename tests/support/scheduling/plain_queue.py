@@ -10,7 +10,7 @@ from math import floor, inf
 
 from stowplan.scheduler.framework.events import events_of_change
 
-ALL = 8191
+ALL = 32767
 PLACES = ("ACTIVE", "BACKOFF", "ERROR_BACKOFF", "UNSCHEDULABLE")
 
 

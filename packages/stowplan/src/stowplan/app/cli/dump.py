@@ -84,7 +84,7 @@ def dump(
     if namespace is not None and all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
     with reported(config):
-        cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=group_gates())
+        cluster = Cluster((), config, plugins=named_plugins(plugins), feature_gates=group_gates(trees=True))
         kinds = dumped_kinds(cluster.kinds_read(report=note))
         if rbac:
             click.echo(role_of_dumper(kinds, name=_ROLE), nl=False)

@@ -114,7 +114,7 @@ def followed(
         version, note = run(_version_of(connection, command))
         if note:
             click.echo(f"note: {note}", err=True)
-    features = with_chosen(group_gates(version) if groups else {}, version)
+    features = with_chosen(group_gates(version, trees=True) if groups else {}, version)
     configuration = load(features)
     return Followed(connection_of(configuration, live), features, configuration)
 

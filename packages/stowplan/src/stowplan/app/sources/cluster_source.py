@@ -36,6 +36,7 @@ from stowplan.history.recordings.recording_files import moment_text
 from stowplan.history.recordings.replaying import moment_of, note_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.types import (
+    CompositePodGroup,
     Event,
     PersistentVolumeClaim,
     Pod,
@@ -119,7 +120,9 @@ class ClusterSource:
         if version is None:
             version, said = version_for(found.version)
             note(*([said] if said else ()))
-        gates = group_gates(version) if any(isinstance(obj, PodGroup) for obj in found.objects) else None
+        trees = any(isinstance(obj, CompositePodGroup) for obj in found.objects)
+        any_groups = trees or any(isinstance(obj, PodGroup) for obj in found.objects)
+        gates = group_gates(version, trees=trees) if any_groups else None
         cluster = Cluster.of_loaded_files(
             found,
             config=config,
@@ -203,7 +206,7 @@ class ClusterSource:
                 version, said = await read_version(live, agent=agent)
                 note(*([said] if said else ()))
             if groups:
-                gates = group_gates(version)
+                gates = group_gates(version, trees=True)
             cluster = Cluster(
                 (), config, plugins=named_plugins(plugins), feature_gates=gates, emulated_version=str(version)
             )

@@ -6,9 +6,16 @@ from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.meta import ApiStruct, Int64, ObjectMeta, ResourceList
 
 
+class NodePodPreemptionPolicy(ApiStruct, frozen=True, kw_only=True):
+    #: Who has disabled preemption for pods that are resized on the node.
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(ApiStruct, frozen=True, kw_only=True):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    #: Since 1.37.
+    pod_preemption_policy: NodePodPreemptionPolicy | None = None
 
 
 class NodeCondition(ApiStruct, frozen=True, kw_only=True):

@@ -98,10 +98,12 @@ def default_features(version: KubernetesVersion = DEFAULT_VERSION) -> FeatureGat
 DEFAULT_FEATURES = default_features()
 
 
-def group_gates(version: KubernetesVersion = DEFAULT_VERSION) -> dict[str, bool]:
-    """The gates for scheduling pods as groups."""
+def group_gates(version: KubernetesVersion = DEFAULT_VERSION, *, trees: bool = False) -> dict[str, bool]:
+    """The gates for scheduling pods as groups; `trees`: and groups as trees, if the version has them."""
     gates = {"GenericWorkload": True, "TopologyAwareWorkloadScheduling": True}
-    return gates if version >= V1_37 else gates | {"GangScheduling": True}
+    if version < V1_37:
+        return gates | {"GangScheduling": True}
+    return gates | ({"CompositePodGroup": True} if trees else {})
 
 
 def known_gates(gates: Mapping[str, bool], version: KubernetesVersion) -> dict[str, bool]:

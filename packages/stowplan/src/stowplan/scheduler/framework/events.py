@@ -38,8 +38,11 @@ class Action(IntFlag):
     UpdatePodToleration = 1024
     UpdatePodSchedulingGatesEliminated = 2048
     UpdatePodGeneratedResourceClaim = 4096
-    Update = 8188
-    All = 8191
+    #: Since 1.37.
+    UpdateNodePreemptionPolicy = 8192
+    UpdatePodScaleUp = 16384
+    Update = 32764
+    All = 32767
 
 
 POD, ASSIGNED_POD, NODE = "Pod", "AssignedPod", "Node"
@@ -241,7 +244,7 @@ def events_of_change(old: Any, new: Any, version: KubernetesVersion) -> list[Clu
     if isinstance(obj, t.Pod):
         return _pod_events(old, new, version)
     if isinstance(obj, t.Node):
-        return _node_events(old, new)
+        return _node_events(old, new, version)
     resource = obj.resource if isinstance(obj, CustomObject) else RESOURCES.get(type(obj))
     return [] if resource is None else [_event(resource, _plain_action(old, new))]
 
@@ -264,7 +267,7 @@ def _pod_events(old: t.Pod | None, new: t.Pod | None, version: KubernetesVersion
     # In the order in which plugins are notified.
     changes = (
         (Action.UpdatePodLabel, old.metadata.labels != new.metadata.labels),
-        (Action.UpdatePodScaleDown, _scaled_down(old, new, version)),
+        *_scaled(old, new, version),
         (Action.UpdatePodSchedulingGatesEliminated, old.spec.scheduling_gates and not new.spec.scheduling_gates),
         (Action.UpdatePodToleration, len(old.spec.tolerations) != len(new.spec.tolerations)),
         (Action.UpdatePodGeneratedResourceClaim, _generated_claims(old) != _generated_claims(new)),
@@ -273,13 +276,19 @@ def _pod_events(old: t.Pod | None, new: t.Pod | None, version: KubernetesVersion
     return [_event(resource, action) for action in actions]
 
 
-def _scaled_down(old: t.Pod, new: t.Pod, version: KubernetesVersion) -> bool:
+def _scaled(old: t.Pod, new: t.Pod, version: KubernetesVersion) -> tuple[tuple[Action, bool], ...]:
+    """Whether any request of a pod has become smaller, and since 1.37 whether any has become larger."""
     if _requested(old) == _requested(new):
         # Most updates of pods change something else, and comparing the inputs is cheaper than computing the sums.
-        return False
+        return ()
     before = pod_requests(old, resize_rules=version, pod_level_resize=True)
     after = pod_requests(new, resize_rules=version, pod_level_resize=True)
-    return any(name not in after or _milli(after[name]) < _milli(amount) for name, amount in before.items())
+    down = (Action.UpdatePodScaleDown, _has_less(after, before))
+    return (down,) if version < V1_37 else (down, (Action.UpdatePodScaleUp, _has_less(before, after)))
+
+
+def _has_less(found: Mapping[str, int], other: Mapping[str, int]) -> bool:
+    return any(name not in found or _milli(found[name]) < _milli(amount) for name, amount in other.items())
 
 
 def _requested(pod: t.Pod) -> tuple[Any, ...]:
@@ -300,7 +309,7 @@ def _generated_claims(pod: t.Pod) -> Any:
     return pod.status.resource_claim_statuses, pod.status.extended_resource_claim_status
 
 
-def _node_events(old: t.Node | None, new: t.Node | None) -> list[ClusterEvent]:
+def _node_events(old: t.Node | None, new: t.Node | None, version: KubernetesVersion) -> list[ClusterEvent]:
     if old is None or new is None:
         return [_event(NODE, _plain_action(old, new))]
     changes = (
@@ -311,6 +320,10 @@ def _node_events(old: t.Node | None, new: t.Node | None) -> list[ClusterEvent]:
         (Action.UpdateNodeCondition, _conditions(old) != _conditions(new)),
         (Action.UpdateNodeAnnotation, old.metadata.annotations != new.metadata.annotations),
         (Action.UpdateNodeDeclaredFeature, old.status.declared_features != new.status.declared_features),
+        (
+            Action.UpdateNodePreemptionPolicy,
+            version >= V1_37 and old.spec.pod_preemption_policy != new.spec.pod_preemption_policy,
+        ),
     )
     return [_event(NODE, action) for action, changed in changes if changed]
 

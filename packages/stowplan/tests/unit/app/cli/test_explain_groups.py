@@ -90,3 +90,31 @@ def test_fit(run, gang):
     assert out.startswith("like pod group lab/train: 0 of 1 more groups fit whole with 3 pods each")
     assert "Nodes that would make all of them fit" in out
     assert json.loads(run("fit", "-f", gang, "podgroup/lab/train", "-o", "json").out)["kind"] == "FitGroup"
+
+
+def test_a_group_of_a_tree_is_judged_with_the_tree(run, files):
+    """The first fits; the tree needs both, and the second does not."""
+    reference = {"workloadName": "w", "templateName": "t"}
+
+    def group(name, kind, version, policy, **spec):
+        header = {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind}
+        metadata = {"name": name, "namespace": "lab"}
+        return {**header, "metadata": metadata, "spec": {"schedulingPolicy": policy, "workloadRef": reference, **spec}}
+
+    leaves = [
+        group(name, "PodGroup", "v1beta1", {"gang": {"minCount": 1}}, parentCompositePodGroupName="job")
+        for name in ("s0", "s1")
+    ]
+    tree = group("job", "CompositePodGroup", "v1alpha3", {"gang": {"minGroupCount": 2}})
+    node = a_node("a").allocatable(cpu="3", pods="110").obj()
+    file = files(node, tree, *leaves, member("p0", "s0"), member("p1", "s1"))
+    out = run("explain", "-f", file, "podgroup/lab/s0").out
+    assert out.startswith("pod group lab/s0 does not fit: 0 of 1 pod fit together, 1 more pod is needed")
+    assert "first placement status: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining" in out
+    assert "Insufficient cpu" in run("explain", "-f", file, "podgroup/lab/s1").out
+
+
+def test_the_text_tells_the_version_if_it_is_not_the_newest(run, gang):
+    assert "as kube-scheduler" not in run("explain", "-f", gang, "pod", "lab/train-0").out
+    out = run("explain", "-f", gang, "--emulated-version", "1.36", "pod", "lab/train-0").out
+    assert out.endswith("\nas kube-scheduler 1.36 decides\n")

@@ -65,7 +65,6 @@ EXTENDED = {"extendedResourceClaimStatus": {"resourceClaimName": "c-1", "request
         pytest.param(a_pod(), a_pod().labels(a="b"), ["UnschedulablePodUpdatePodLabel"], id="labels, pending"),
         pytest.param(a_pod().on("n"), a_pod().labels(a="b").on("n"), ["AssignedPodUpdatePodLabel"], id="labels, bound"),
         pytest.param(sized("2"), sized("1"), ["AssignedPodUpdatePodScaleDown"], id="scaled down"),
-        pytest.param(sized("1"), sized("2"), ["AssignedPodUpdate"], id="scaled up"),
         pytest.param(
             a_pod().requests({GPU: 1}), a_pod(), ["UnschedulablePodUpdatePodScaleDown"], id="a resource is gone"
         ),
@@ -146,6 +145,31 @@ def test_node_events(old, new, expected):
     assert labels(old, new) == expected
 
 
+def with_policy(*owners):
+    return a_node().spec(podPreemptionPolicy={"disableResizePreemption": [*owners]})
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "before", "since"),
+    [
+        (sized("1"), sized("2"), ["AssignedPodUpdate"], ["AssignedPodUpdatePodScaleUp"]),
+        (a_pod(), a_pod().requests(cpu="1"), ["UnschedulablePodUpdate"], ["TargetPodUpdatePodScaleUp"]),
+        (
+            a_pod().requests(cpu="1", memory="2Gi"),
+            a_pod().requests(cpu="2", memory="1Gi"),
+            ["UnschedulablePodUpdatePodScaleDown"],
+            ["TargetPodUpdatePodScaleDown", "TargetPodUpdatePodScaleUp"],
+        ),
+        (a_node(), with_policy("me"), [], ["NodeUpdateNodePreemptionPolicy"]),
+        (with_policy("me"), with_policy(), [], ["NodeUpdateNodePreemptionPolicy"]),
+        (with_policy("me"), with_policy("me"), [], []),
+    ],
+)
+def test_events_since_1_37(old, new, before, since):
+    assert labels(old, new) == before
+    assert labels(old, new, V1_37) == since
+
+
 def of_kind(api_version, kind):
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}}
 
@@ -172,8 +196,8 @@ def test_kinds_without_events(obj):
 
 
 def test_masks():
-    assert Action.Update == sum(1 << bit for bit in range(2, 13)) == 8188
-    assert Action.All == Action.Update | Action.Add | Action.Delete == 8191
+    assert Action.Update == sum(1 << bit for bit in range(2, 15)) == 32764
+    assert Action.All == Action.Update | Action.Add | Action.Delete == 32767
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from stowplan.ask.explain.text.tables import Block, Line, plain, write
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.loading.workloads import belongs_to
 from stowplan.ask.what_if.relief import group_relief
-from stowplan.kube.kubernetes_versions import KubernetesVersion
+from stowplan.kube.kubernetes_versions import BINARY_VERSION, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine
@@ -59,7 +59,13 @@ class Answer(PlainStruct, frozen=True, kw_only=True):
         if output in ("json", "yaml"):
             write_data(self.data() | answered_as(self.version), output)
         else:
-            write(self.page(), sys.stdout)
+            write(self.text(), sys.stdout)
+
+    def text(self) -> list[Block]:
+        """The page, and which version it is as, if that is not the newest."""
+        if self.version == BINARY_VERSION:
+            return self.page()
+        return [*self.page(), Line(), Line(((f"as kube-scheduler {self.version} decides", "dim"),))]
 
 
 def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float], object] = time.sleep) -> None:
@@ -70,7 +76,7 @@ def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float]
     said = ""
     while True:
         try:
-            page = answer().page()
+            page = answer().text()
         except InputError as error:
             if not said:
                 raise

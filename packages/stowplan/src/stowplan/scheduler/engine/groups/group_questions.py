@@ -205,13 +205,17 @@ class GroupQuestion:
         tried = [info for info in pending if info.key not in found.gated] or list(pending)
         # Like the queue's order of pods of a group that were never tried.
         tried.sort(key=lambda info: -info.priority)
-        found.pods = tuple(tried)
+        found.pods, found.staying = tuple(self._own(tried)), tuple(self._own(found.staying))
         queued = [QueuedPod(pod=info, key=info.key, timestamp=0.0) for info in tried]
         steps = self._decide(framework, queued, self._preemption if preempts else None)
         trial = run_at_once(steps, ask=ask, max_portions=MAX_PORTIONS * len(queued))
         own = trial.members.get(self._group, trial)
         found.status, found.waiting = own.status, own.waiting
         found.domains = tuple(self._domains(own, trial, tried))
+
+    def _own(self, pods: Sequence[PodInfo]) -> list[PodInfo]:
+        """Those of the group that was asked about."""
+        return [info for info in pods if group_key(info.pod) == self._group]
 
     def _decide(
         self, framework: Framework, queued: Sequence[QueuedPod], preemption: GroupPreemption | None
@@ -226,7 +230,7 @@ class GroupQuestion:
         """`root`: the trial of the tree that the group is in, or its own."""
         names = self._state.table.names
         if trial is not root:
-            pods = [info for info in pods if group_key(info.pod) == self._group]
+            pods = self._own(pods)
             trial = replace(trial, plan=root.plan)
         if not trial.placements or trial.plan is not None:
             # The victims of preemption for the group as a whole are anywhere in the cluster.
