@@ -63,6 +63,11 @@ class SecurityContext(ApiStruct, frozen=True, kw_only=True):
     seccomp_profile: SeccompProfile | None = None
 
 
+class VolumeMount(ApiStruct, frozen=True, kw_only=True):
+    #: Since 1.37.
+    bind_mount_options: tuple[str, ...] = ()
+
+
 class Container(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
@@ -73,6 +78,7 @@ class Container(ApiStruct, frozen=True, kw_only=True):
     restart_policy: str | None = None
     restart_policy_rules: tuple[ContainerRestartRule, ...] = ()
     security_context: SecurityContext | None = None
+    volume_mounts: tuple[VolumeMount, ...] = ()
 
 
 class PodSchedulingGate(ApiStruct, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 import pytest
 
+from stowplan.kube.kubernetes_versions import V1_36, V1_37
 from stowplan.scheduler.framework.status import SKIP
 from stowplan.scheduler.in_tree.node_declared_features.plugin import NodeDeclaredFeatures, recognized
 from stowplan.testing import a_node, a_pod
@@ -47,3 +48,26 @@ def test_required_features(bench, pod, features, fits):
 def test_unsorted_lists_lose_entries():
     assert recognized((USER_NAMESPACES, RESTART_ALL)) == {USER_NAMESPACES}
     assert recognized((RESTART_ALL, "Some", USER_NAMESPACES)) == {RESTART_ALL, USER_NAMESPACES}
+
+
+MOUNTED = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v", "bindMountOptions": ["noexec"]}]}
+PLAIN = {"name": "main", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "needs"),
+    [
+        ({"containers": [MOUNTED]}, True),
+        ({"containers": [PLAIN], "initContainers": [MOUNTED]}, True),
+        ({"containers": [PLAIN]}, False),
+    ],
+)
+@pytest.mark.parametrize("version", [V1_36, V1_37], ids=str)
+def test_options_of_mounts_need_a_feature_since_1_37(bench, spec, needs, version):
+    nodes = a_node("new").declares("DRAOptionalNodeOperations", "VolumeBindMountOptions"), a_node("old")
+    world = bench(NodeDeclaredFeatures, *nodes, version=version)
+    needs = needs and version == V1_37
+    pod = a_pod().spec(**spec)
+    assert (world.pre_filter(pod) is SKIP) is not needs
+    if needs:
+        assert world.refusals(pod) == {"old": REASON}

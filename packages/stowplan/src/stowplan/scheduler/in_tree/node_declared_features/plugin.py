@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stowplan.kube.api.types import Node, Pod, PodSpec
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -31,13 +32,28 @@ PRE_FILTER_STATE = "PreFilterNodeDeclaredFeatures"
 
 RESTART_ALL_CONTAINERS = "RestartAllContainersOnContainerExits"
 USER_NAMESPACES_ON_HOST_NETWORK = "UserNamespacesHostNetworkSupport"
-#: Features that the reference knows, sorted; three of them do not affect scheduling.
+BIND_MOUNT_OPTIONS = "VolumeBindMountOptions"
+#: Features that the reference knows, sorted; the first three do not affect scheduling.
 KNOWN_FEATURES = (
     "ExtendWebSocketsToKubelet",
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
     RESTART_ALL_CONTAINERS,
     USER_NAMESPACES_ON_HOST_NETWORK,
+)
+#: Since 1.37. Those of the first line do not affect scheduling, either.
+KNOWN_FEATURES_SINCE_1_37 = tuple(
+    sorted(
+        (
+            *(
+                "DRANodeAllocatableResources",
+                "DRAOptionalNodeOperations",
+                "InPlacePodVerticalScalingMemoryBackedVolumes",
+            ),
+            *KNOWN_FEATURES,
+            BIND_MOUNT_OPTIONS,
+        )
+    )
 )
 
 
@@ -50,7 +66,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsN
         return self.handle.features.enabled("NodeDeclaredFeatures")
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> PreFilterResult | Status | None:
-        required = required_features(pod.pod.spec) if self._enabled else frozenset()
+        required = self._required(pod.pod.spec) if self._enabled else frozenset()
         if not required:
             return SKIP
         state.write(PRE_FILTER_STATE, required)
@@ -64,7 +80,7 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsN
         except NotFoundError as e:
             return error(f'error reading "{PRE_FILTER_STATE}" from cycle-state: {e}')
         table = nodes.table
-        mask = nodes.take(table.memo((self.name, required), lambda: _lacking(table, required)))
+        mask = nodes.take(table.memo((self.name, required), lambda: _lacking(table, required, self._known)))
         return Rejections.where(mask, MISSING_FEATURES, Code.UnschedulableAndUnresolvable) if mask.any() else None
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
@@ -73,8 +89,21 @@ class NodeDeclaredFeatures(PreFilterPlugin, FilterPlugin, TemplateSigned, ReadsN
         pods = pod_events(self.handle.features.emulated_version)
         return (
             on(NODE, Action.Add | Action.UpdateNodeDeclaredFeature, _after_node_change, by_shape=True),
-            on(pods.own, Action.Update, _after_pod_update, by_shape=True),
+            on(pods.own, Action.Update, self._after_pod_update, by_shape=True),
         )
+
+    @property
+    def _known(self) -> Sequence[str]:
+        return KNOWN_FEATURES if self.handle.features.emulated_version < V1_37 else KNOWN_FEATURES_SINCE_1_37
+
+    def _required(self, spec: PodSpec) -> frozenset[str]:
+        required = required_features(spec)
+        if self.handle.features.emulated_version >= V1_37 and _has_bind_mount_options(spec):
+            required |= {BIND_MOUNT_OPTIONS}
+        return required
+
+    def _after_pod_update(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        return queue_if(same_pod(pod, new) and self._required(old.spec) != self._required(new.spec))
 
 
 def required_features(spec: PodSpec) -> frozenset[str]:
@@ -88,10 +117,15 @@ def required_features(spec: PodSpec) -> frozenset[str]:
     return frozenset(found)
 
 
-def recognized(declared: tuple[str, ...]) -> frozenset[str]:
+def _has_bind_mount_options(spec: PodSpec) -> bool:
+    mounts = (mount for c in (*spec.containers, *spec.init_containers) for mount in c.volume_mounts)
+    return any(mount.bind_mount_options for mount in mounts)
+
+
+def recognized(declared: tuple[str, ...], features: Sequence[str] = KNOWN_FEATURES) -> frozenset[str]:
     """The known features among those that a node declares."""
     found = set()
-    known = iter(KNOWN_FEATURES)
+    known = iter(features)
     candidate = next(known, None)
     for feature in declared:
         # Parity: both lists are merged as if sorted, so an entry out of order may be missed.
@@ -103,15 +137,11 @@ def recognized(declared: tuple[str, ...]) -> frozenset[str]:
     return frozenset(found)
 
 
-def _lacking(table: NodeTable, required: frozenset[str]) -> Mask:
-    lacking = [not required <= recognized(declared) for declared in table.feature_sets.values]
+def _lacking(table: NodeTable, required: frozenset[str], known: Sequence[str]) -> Mask:
+    lacking = [not required <= recognized(declared, known) for declared in table.feature_sets.values]
     mask: Mask = np.array(lacking, np.bool_)[table.feature_set[: table.n]]
     return mask
 
 
 def _after_node_change(pod: PodInfo, old: Node | None, new: Node) -> Hint:
     return queue_if(old is None or old.status.declared_features != new.status.declared_features)
-
-
-def _after_pod_update(pod: PodInfo, old: Pod, new: Pod) -> Hint:
-    return queue_if(same_pod(pod, new) and required_features(old.spec) != required_features(new.spec))
