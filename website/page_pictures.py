@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 WORKLOADS = {
     "shop": {"web": (26, "500m", "1Gi"), "cart": (18, "250m", "512Mi"), "search": (8, "2", "6Gi")},
     "data": {"cache": (20, "500m", "4Gi"), "etl": (9, "3", "8Gi"), "stream": (16, "1", "2Gi")},
-    "ml": {"infer": (12, "2", "12Gi"), "train": (5, "6", "24Gi")},
+    "ml": {"infer": (12, "2", "4Gi"), "train": (5, "6", "24Gi")},
 }
 PRIORITIES = {"shop": 1000, "data": 100, "ml": 0}
+GPU = "nvidia.com/gpu"
 ZONES = ("eu-1a", "eu-1b", "eu-1c")
 SCENARIO = """
 name: rush
@@ -75,15 +76,19 @@ def cluster() -> dict[str, Any]:
         for name, (count, cpu, memory) in workloads.items():
             milli = int(cpu[:-1]) if cpu.endswith("m") else 1000 * int(cpu)
             for number in range(count):
-                fits = [node for node, left in room.items() if left >= milli]
+                fits = [
+                    node for node, left in room.items() if left >= milli and (name != "infer" or node.endswith("7"))
+                ]
                 # The last of each wait.
                 node = chance.choice(fits) if number < count - (count > 15) else ""
                 if node:
                     room[node] -= milli
-                pods.append(_pod(f"{name}-{number}", namespace, name, cpu, memory, node))
-    pods.append(_pod("train-large-0", "ml", "train-large", "40", "24Gi", ""))
-    pods.append(_pod("gpu-0", "ml", "gpu", "1", "4Gi", "", nodeSelector={"accelerator": "h100"}))
-    pods.append(_pod("later-0", "data", "later", "1", "1Gi", "", schedulingGates=[{"name": "example.com/quota"}]))
+                gpus = {GPU: "1" if number % 3 else "2"} if name == "infer" else {}
+                pods.append(_pod(f"{name}-{number}", namespace, name, {"cpu": cpu, "memory": memory, **gpus}, node))
+    pods.append(_pod("train-large-0", "ml", "train-large", {"cpu": "40", "memory": "24Gi"}, ""))
+    small = {"cpu": "1", "memory": "4Gi"}
+    pods.append(_pod("gpu-0", "ml", "gpu", small, "", nodeSelector={"accelerator": "h100"}))
+    pods.append(_pod("later-0", "data", "later", small, "", schedulingGates=[{"name": "example.com/quota"}]))
     return {"apiVersion": "v1", "kind": "List", "items": [*nodes, *pods]}
 
 
@@ -94,15 +99,15 @@ def _node(name: str, zone: str, number: int) -> dict[str, Any]:
         spec["taints"] = [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]
     elif name == "b2":
         spec["unschedulable"] = True
-    capacity = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    capacity = {"cpu": "16", "memory": "64Gi", "pods": "110", **({GPU: "8"} if number >= 7 else {})}
     metadata = {"name": f"node-{name}", "labels": labels}
     status = {"allocatable": capacity, "capacity": capacity}
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _pod(name: str, namespace: str, workload: str, cpu: str, memory: str, node: str, **spec: Any) -> dict[str, Any]:
+def _pod(name: str, namespace: str, workload: str, requests: dict[str, str], node: str, **spec: Any) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": workload, "uid": workload, "controller": True}
-    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu, "memory": memory}}}
+    container = {"name": "c", "image": "i", "resources": {"requests": requests, "limits": requests}}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -135,7 +140,7 @@ def opened(browser: Browser, address: str, place: str, size: tuple[int, int], **
     page.goto(address)
     page.locator(".sum").first.wait_for()
     page.goto(f"{address.partition('#')[0]}{place}")
-    page.locator(".pending-pods, .verdict, .figures, .charts").first.wait_for()
+    page.locator(".pending-pods, .verdict, .figures, .charts, .cells").first.wait_for()
     # The queue is asked for once the plan is there.
     page.wait_for_timeout(800)
     yield page
@@ -149,6 +154,7 @@ def take(browser: Browser, out: Path, folder: Path) -> None:
         "plan": ("#/plan", (1200, 760), {}),
         "plan-dark": ("#/plan?select=node:node-b4", (1200, 760), {"color_scheme": "dark"}),
         "phone": ("#/plan", (390, 780), {}),
+        "room": ("#/room", (1200, 900), {}),
         "pod": ("#/pod/shop/web-25", (1100, 700), {}),
         "workbench": (f"#/workbench?change={json.dumps(trial, separators=(',', ':'))}", (1360, 1010), {}),
     }

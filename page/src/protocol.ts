@@ -260,6 +260,8 @@ export interface PodsRecord {
   times: string[];
   labelSets: Record<string, string>[];
   amountSets: Record<string, number>[];
+  podGroup: number[];
+  podGroups: string[];
 }
 
 export interface PointRecord {

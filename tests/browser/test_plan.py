@@ -65,7 +65,23 @@ def test_nodes_as_a_table_in_order_and_as_csv(at):
     expect(names.first).to_have_text("node-0")
     rows = list(csv.DictReader(saved(page, "Save as CSV").decode().splitlines()))
     assert rows[0]["Node"] == "node-0"
-    assert rows[0]["cpu requested"] == "3000"
+    assert rows[0]["cpu requested (millicores)"] == "3000"
+    assert "memory allocatable (bytes)" in rows[0]
+
+
+def test_room_as_a_heat_map_with_what_is_free(at):
+    page = at("#/room?group=")
+    nodes = page.get_by_role("region", name="Nodes by cpu")
+    expect(nodes.get_by_role("link", name="node-0: 3 of 4 cpu requested, 1 free")).to_be_visible()
+    expect(nodes.get_by_role("link", name="node-5")).to_have_text("⊘")
+    expect(page.get_by_role("region", name="How many more fit").get_by_role("row")).not_to_have_count(1)
+    page.get_by_role("button", name="Help").click()
+    expect(page.get_by_role("dialog")).to_contain_text("it takes no pods")
+
+
+def test_labels_that_match_are_counted(at):
+    page = at("#/plan?filter=app%3Ddb")
+    expect(page.locator(".sum")).to_contain_text("pods with these labels")
 
 
 def test_the_picture_as_svg_has_all_nodes(at):

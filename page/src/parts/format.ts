@@ -17,6 +17,11 @@ export function amount(resource: string, value: number): string {
   return `${trimmed(left)}${BINARY[unit]}`;
 }
 
+/** The unit of a resource's amounts in files; "" for counts. */
+export function unitOf(resource: string): string {
+  return resource === "cpu" ? "millicores" : BYTES.test(resource) ? "bytes" : "";
+}
+
 /** With commas between thousands. Not by Intl, whose loading would delay the first picture. */
 export function grouped(value: number): string {
   return Number.isInteger(value) ? String(value).replace(/\B(?=(?:\d{3})+$)/g, ",") : value.toLocaleString("en");

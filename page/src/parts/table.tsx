@@ -1,11 +1,13 @@
 /** A sortable table with CSV export for up to a hundred thousand rows: only visible rows are in the DOM. */
 import type { ComponentChildren } from "preact";
 import { useMemo, useRef, useState } from "preact/hooks";
-import { byName, count, grouped } from "./format";
+import { byName, count, grouped, unitOf } from "./format";
 import { type Cell, csv, saveText } from "./save";
 
 export interface Column<Row> {
   title: string;
+  /** Whose amounts the values are: a file names the unit. */
+  resource?: string;
   /** The value for sorting and CSV. */
   value: (row: Row) => Cell;
   /** The content of the cell, if different. */
@@ -28,6 +30,11 @@ const HEIGHT = 30;
 const SPARE = 12;
 const FEW = 60;
 
+function headOf<Row>({ title, resource }: Column<Row>): string {
+  const unit = resource && unitOf(resource);
+  return unit ? `${title} (${unit})` : title;
+}
+
 export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: Props<Row>) {
   const [sort, setSort] = useState<[number, boolean] | null>(null);
   const [top, setTop] = useState(0);
@@ -46,7 +53,7 @@ export function Table<Row>({ caption, columns, rows, rowKey, file, selected }: P
   const download = () =>
     saveText(
       `${file}.csv`,
-      csv([columns.map((column) => column.title), ...ordered.map((row) => columns.map((column) => column.value(row)))]),
+      csv([columns.map(headOf), ...ordered.map((row) => columns.map((column) => column.value(row)))]),
       "text/csv",
     );
   return (

@@ -184,6 +184,17 @@ function stepOf(by: ColourBy, name: string, i: number, of: number): Paint {
     : step(i, of);
 }
 
+/** The paints of shares, from little to much, with their names. */
+export const SHARES: [string, Paint][] = STEPS.map((paint, i) => [
+  `${(100 * i) / STEPS.length}–${(100 * (i + 1)) / STEPS.length} %`,
+  paint,
+]);
+
+/** The paint of the share that a part is of a whole. */
+export function share(part: number, whole: number): Paint {
+  return STEPS[Math.min(STEPS.length - 1, Math.floor((STEPS.length * part) / Math.max(whole, 1)))]!;
+}
+
 /** The paint of the i-th kind; always the same object. */
 export function kindPaint(i: number): Paint {
   return KIND_PAINTS[i] ?? OTHER;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NodesRecord, PodsRecord } from "../protocol";
-import { PlanModel } from "./model";
+import { PlanModel, stemOf } from "./model";
 
 const NO_NODES: NodesRecord = {
   name: [],
@@ -189,4 +189,29 @@ test("a snapshot in parts is whole once the last has come", () => {
     }),
   );
   assert.equal(model.podsOn("a").length, 1);
+});
+
+test("a Deployment's pods keep their name through a rollout, and pods without a controller that of their kind", () => {
+  const model = new PlanModel();
+  const rows = { "x/web-1-a": "a", "x/web-2-b": "a", "x/train-1": "a", "x/train-2-0": "" };
+  const block = {
+    ...pods(rows),
+    workload: [0, 1, 2, 2],
+    labels: [0, 1, 2, 2],
+    workloads: ["ReplicaSet/web-1", "ReplicaSet/web-2", ""],
+    labelSets: [{ "pod-template-hash": "1" }, { "pod-template-hash": "2" }, {}],
+    podGroup: [0, 0, 0, 1],
+    podGroups: ["", "x/gang"],
+  };
+  model.apply({ kind: "snapshot", version: 1, nodes: nodes("a"), pods: block });
+  const found = [...model.pods.values()];
+  assert.deepEqual(
+    found.map(({ family }) => family),
+    ["x/Deployment/web", "x/Deployment/web", "x/train", "x/train"],
+  );
+  assert.deepEqual(
+    found.map(({ group }) => group),
+    ["", "", "", "x/gang"],
+  );
+  assert.equal(stemOf("notebook"), "notebook");
 });

@@ -27,9 +27,9 @@ export interface PodItem {
   /** "" while it is pending. */
   readonly node: string;
   readonly nominatedNode: string;
-  /** Kind/name of its controller, "" for none. */
+  /** Kind/name of its workload: a Deployment rather than its ReplicaSet; "" for none. */
   readonly workload: string;
-  /** The workload's name on the page, including its namespace. Pods without a controller share one. */
+  /** The workload's name on the page, including its namespace. Pods without one share what precedes their number. */
   readonly family: string;
   readonly labels: Record<string, string>;
   readonly requests: Record<string, number>;
@@ -37,6 +37,8 @@ export interface PodItem {
   /** Milliseconds since the epoch, 0 if unknown. */
   readonly created: number;
   readonly terminating: boolean;
+  /** namespace/name of its pod group, "" for none. */
+  readonly group: string;
 }
 
 /** A changed pod: only `after` for a new one, only `before` for a deleted one. */
@@ -220,6 +222,19 @@ function* nodeItems(block: NodesRecord): Generator<NodeItem> {
   }
 }
 
+/** A Deployment rather than its ReplicaSet, which has the hash of the pods' template in its name. */
+function ownerOf(controller: string, labels: Record<string, string>): string {
+  const hash = labels["pod-template-hash"];
+  return hash && controller.startsWith("ReplicaSet/") && controller.endsWith(`-${hash}`)
+    ? `Deployment/${controller.slice("ReplicaSet/".length, -hash.length - 1)}`
+    : controller;
+}
+
+/** What pods without a controller have in common: train-1 and train-2 are both train. */
+export function stemOf(name: string): string {
+  return name.replace(/(-\d+)+$/, "");
+}
+
 /** `known`: node names that precede those of the block. */
 function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
   const {
@@ -235,11 +250,20 @@ function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
     workloads,
     labelSets,
     amountSets,
+    podGroup = [],
+    podGroups = [],
   } = block;
   // Strings are shared between pods: a hundred thousand copies would be megabytes.
   const namespaces = new Map<string, [string, string[]]>();
   const times = block.times.map((time) => Date.parse(time) || 0);
   const terminating = new Set(block.terminating);
+  const owners: string[] = [];
+  const strings = new Map<string, string>();
+  const shared = (text: string) => {
+    const there = strings.get(text);
+    if (there === undefined) strings.set(text, text);
+    return there ?? text;
+  };
   const nodeAt = (at: number) => (at < known.length ? known[at]! : nodeNames[at - known.length]!);
   const found = new Array<PodItem>(keys.length);
   for (let i = 0; i < keys.length; i++) {
@@ -253,20 +277,28 @@ function podItems(block: PodsRecord, known: readonly string[]): PodItem[] {
     }
     const [namespace, families] = known;
     const number = workload[i]!;
-    families[number] ??= `${namespace}/${workloads[number] || "pods of their own"}`;
+    const name = key.slice(slash + 1);
+    owners[number] ??= ownerOf(workloads[number]!, labelSets[labels[i]!]!);
+    const owner = owners[number]!;
+    let family = owner ? families[number] : undefined;
+    if (family === undefined) {
+      family = shared(`${namespace}/${owner || stemOf(name)}`);
+      families[number] = family;
+    }
     found[i] = {
       key,
       namespace,
-      name: key.slice(slash + 1),
+      name,
       node: nodeAt(node[i]!),
       nominatedNode: nodeAt(nominatedNode[i]!),
-      workload: workloads[number]!,
-      family: families[number],
+      workload: owner,
+      family,
       labels: labelSets[labels[i]!]!,
       requests: amountSets[requests[i]!]!,
       priority: priority[i]!,
       created: times[created[i]!]!,
       terminating: terminating.has(i),
+      group: podGroups[podGroup[i] ?? 0] ?? "",
     };
   }
   return found;

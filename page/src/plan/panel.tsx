@@ -2,7 +2,7 @@
 import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import type { QueuedPodRecord } from "../protocol";
-import { nodeHref, podHref } from "../shell/address";
+import { groupHref, nodeHref, podHref } from "../shell/address";
 import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
 import { need, used } from "./layout";
@@ -51,6 +51,14 @@ function AboutPod({ item: pod, colours, queue, onSelect }: Props & { item: PodIt
         <dd>{pod.namespace}</dd>
         <dt>Workload</dt>
         <dd>{pod.workload || "none"}</dd>
+        {pod.group && (
+          <>
+            <dt>Pod group</dt>
+            <dd>
+              <a href={groupHref(pod.group)}>{pod.group}</a>
+            </dd>
+          </>
+        )}
         <dt>Node</dt>
         <dd>
           {pod.node ? (
@@ -169,7 +177,9 @@ function AboutNode({
           </a>
         </p>
       )}
-      <h3>{count(pods.length, "pod")}</h3>
+      <h3>
+        {count(pods.length, "pod")} <span class="muted">and their {resource}</span>
+      </h3>
       <ul class="pods">
         {pods.slice(0, 250).map((one) => (
           <li key={one.key}>

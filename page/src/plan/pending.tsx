@@ -3,6 +3,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { count, grouped } from "../parts/format";
 import { paintStyle } from "../parts/swatch";
 import type { QueuedPodRecord } from "../protocol";
+import { groupHref } from "../shell/address";
 import type { Source } from "../source/source";
 import type { Colours } from "./colours";
 import type { PlanModel, PodItem } from "./model";
@@ -10,6 +11,7 @@ import type { PlanModel, PodItem } from "./model";
 /** Maximum number of boxes per reason; further pods are only counted. */
 const MOST = 80;
 const LIMIT = 1000;
+const MOST_GROUPS = 3;
 const PAUSE = 2000;
 
 export interface ReasonGroup {
@@ -38,6 +40,11 @@ export function byReason(pending: Iterable<PodItem>, queue: ReadonlyMap<string, 
   return [...found]
     .map(([reason, pods]) => ({ reason, pods }))
     .sort((one, other) => other.pods.length - one.pods.length);
+}
+
+/** The first pod groups of these pods. */
+function groupsOf(pods: readonly PodItem[]): string[] {
+  return [...new Set(pods.map(({ group }) => group).filter(Boolean))].slice(0, MOST_GROUPS);
 }
 
 /** For a picture, which has no room for boxes. */
@@ -82,13 +89,24 @@ export function PendingPods({ plan, version, queue, colours, shown, selected, on
   return (
     <section class="pending-pods" aria-label="Pending pods">
       <h2>
-        Pending <span class="muted">{total ? count(total, "pod") : "none: every pod has a node"}</span>
+        Pending{" "}
+        <span class="muted">
+          {total ? count(total, "pod") : plan.pods.size ? "none: every pod has a node" : "none: there are no pods"}
+        </span>
       </h2>
       <div class="reasons">
         {found.map(({ reason, pods }) => (
           <section key={reason} class="pile" aria-label={`${reason}: ${count(pods.length, "pod")}`}>
             <h3>
               {reason} <span class="muted">{grouped(pods.length)}</span>
+              {groupsOf(pods).map((group) => (
+                <>
+                  {" "}
+                  <a key={group} href={groupHref(group)}>
+                    {group}
+                  </a>
+                </>
+              ))}
             </h3>
             <div class="boxes">
               {pods.slice(0, MOST).map((pod) => (

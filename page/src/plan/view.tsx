@@ -5,6 +5,7 @@ import { PictureButtons } from "../parts/pictures";
 import { Swatch } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { amend, nodeHref } from "../shell/address";
+import { stamp } from "../shell/clock";
 import type { ViewProps } from "../shell/views";
 import type { Canvas } from "./canvas";
 import { useNodesVersion, useVersion } from "./changes";
@@ -38,7 +39,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
     [plan, version],
   );
   const settings: Settings = {
-    group: query.get("group") ?? USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "",
+    group: query.get("group") ?? usualGroup(labels),
     resource: query.get("resource") ?? (nobodyAsksForCpu ? "pods" : "cpu"),
     colour: (query.get("colour") as ColourBy | null) ?? "workload",
   };
@@ -54,8 +55,12 @@ export function PlanView({ source, plan, address }: ViewProps) {
     () => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading),
     [plan, settings.colour, kinds, plan.loading],
   );
-  const counts = useMemo(() => colours.counts(plan.pods.values()), [plan, version, colours]);
   const matches = useMemo(() => parseSelector(filter), [filter]);
+  const found = useMemo(
+    () => [...plan.pods.values()].filter((item) => typeof matches === "string" || matches(item.labels)),
+    [plan, version, matches],
+  );
+  const counts = useMemo(() => colours.counts(found), [found, colours]);
   const shown = useCallback(
     (item: PodItem) =>
       (typeof matches === "string" || matches(item.labels)) &&
@@ -96,7 +101,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
         <Choice
           label="Colour"
           value={settings.colour}
-          onChange={(colour) => set({ colour })}
+          onChange={(colour) => set({ colour, select: workload ? undefined : (query.get("select") ?? undefined) })}
           options={Object.entries(COLOURS_BY)}
         />
         <label class="field grow">
@@ -123,7 +128,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
                     title: source.about.title,
                     lines: [
                       `${sum}; the higher a bay is filled, the more ${settings.resource} is requested`,
-                      `${new Date().toISOString()}${pendingText(byReason(plan.pending, queue))}`,
+                      `${stamp(Date.now())}${pendingText(byReason(plan.pending, queue))}`,
                     ],
                     legend: colours.keys(counts),
                   })
@@ -149,6 +154,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
       )}
       <p class="sum">
         {sum}
+        {filter && typeof matches !== "string" && `; ${count(found.length, "pod")} with these labels`}
         {ghost && (
           <button type="button" class="small ghost" onClick={() => set({ ghost: undefined })}>
             Outlined: where {ghost.split("@")[0]} would fit <span aria-hidden="true">✕</span>
@@ -268,7 +274,12 @@ function nobody<T>(all: Iterable<T>, does: (one: T) => boolean): boolean {
   return true;
 }
 
-function groupLabels(plan: PlanModel): Map<string, number> {
+/** The label to group by if none is chosen. */
+export function usualGroup(labels: ReadonlyMap<string, number>): string {
+  return USUAL.find((label) => (labels.get(label) ?? 0) > 1) ?? "";
+}
+
+export function groupLabels(plan: PlanModel): Map<string, number> {
   const values = new Map<string, Set<string>>();
   for (const node of plan.nodes.values()) {
     for (const [label, value] of Object.entries(node.labels)) {
@@ -285,7 +296,7 @@ function groupLabels(plan: PlanModel): Map<string, number> {
   return new Map(sorted.filter((label) => sizes.has(label)).map((label) => [label, sizes.get(label)!]));
 }
 
-function resourcesOf(plan: PlanModel): string[] {
+export function resourcesOf(plan: PlanModel): string[] {
   const found = new Set<string>(["cpu", "memory", "pods"]);
   for (const node of plan.nodes.values()) for (const name of Object.keys(node.allocatable)) found.add(name);
   return [...found];
@@ -302,7 +313,7 @@ function totalsOf(plan: PlanModel, resource: string): { scheduled: number; reque
   return { scheduled, requested, whole };
 }
 
-function short(label: string): string {
+export function short(label: string): string {
   return label.slice(label.lastIndexOf("/") + 1);
 }
 
@@ -433,19 +444,30 @@ interface NodesTableProps {
 function NodesTable({ plan, version, settings, file, shown, selected }: NodesTableProps) {
   const { group, resource } = settings;
   const rows = useMemo(() => sortedNames([...plan.nodes.keys()]).map((name) => plan.nodes.get(name)!), [plan, version]);
-  const requested = (node: NodeItem) => used(plan.podsOn(node.name), resource);
+  const requested = (node: NodeItem, name = resource) => used(plan.podsOn(node.name), name);
+  // The chosen one first.
+  const resources = [resource, ...resourcesOf(plan).filter((name) => name !== resource && name !== "pods")];
+  const columnsOf = (name: string): Column<NodeItem>[] => [
+    {
+      title: `${name} requested`,
+      resource: name,
+      value: (node) => requested(node, name),
+      show: (node) => amount(name, requested(node, name)),
+    },
+    {
+      title: `${name} allocatable`,
+      resource: name,
+      value: (node) => node.allocatable[name] ?? 0,
+      show: (node) => amount(name, node.allocatable[name] ?? 0),
+    },
+  ];
   const columns: Column<NodeItem>[] = [
     { title: "Node", value: (node) => node.name, show: (node) => <a href={nodeHref(node.name)}>{node.name}</a> },
     ...(group ? [{ title: short(group), value: (node: NodeItem) => node.labels[group] ?? "" }] : []),
     { title: "Pods", value: (node) => plan.podsOn(node.name).filter(shown).length },
-    { title: `${resource} requested`, value: requested, show: (node) => amount(resource, requested(node)) },
+    ...resources.flatMap((name) => columnsOf(name)),
     {
-      title: `${resource} allocatable`,
-      value: (node) => node.allocatable[resource] ?? 0,
-      show: (node) => amount(resource, node.allocatable[resource] ?? 0),
-    },
-    {
-      title: "Requested %",
+      title: `${resource} requested %`,
       value: (node) => Math.round((100 * requested(node)) / (node.allocatable[resource] || Infinity)),
     },
     { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },

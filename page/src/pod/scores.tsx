@@ -1,6 +1,6 @@
 /** Scores of feasible nodes: stacked bars, best first, and the whole matrix as a table. */
 import { useMemo, useState } from "preact/hooks";
-import { byName, grouped } from "../parts/format";
+import { byName, count, grouped } from "../parts/format";
 import { framed } from "../parts/framed";
 import { type Drawn, PictureButtons } from "../parts/pictures";
 import { paintStyle, Swatch } from "../parts/swatch";
@@ -13,8 +13,8 @@ const SHOWN = 20;
 
 export function Scores({ verdict }: { verdict: VerdictRecord }) {
   const [asTable, setTable] = useState(false);
-  const { rows, plugins } = useMemo(() => ranked(verdict), [verdict]);
-  const most = Math.max(1, ...rows.map((row) => row.total));
+  const { rows, plugins, same } = useMemo(() => ranked(verdict), [verdict]);
+  const most = Math.max(1, ...rows.map((row) => plugins.reduce((sum, plugin) => sum + (row.points[plugin] ?? 0), 0)));
   const columns: Column<Row>[] = [
     { title: "Node", value: (row) => row.node, show: (row) => <a href={nodeHref(row.node)}>{row.node}</a> },
     { title: "Total", value: (row) => row.total },
@@ -76,7 +76,12 @@ export function Scores({ verdict }: { verdict: VerdictRecord }) {
               </li>
             ))}
           </ol>
-          {rows.length > SHOWN && <p class="muted">and {grouped(rows.length - SHOWN)} nodes with fewer points</p>}
+          {rows.length > SHOWN && <p class="muted">{others(rows)}</p>}
+          {same.length > 0 && (
+            <p class="muted">
+              The same for all: {same.map((plugin) => `${plugin} ${grouped(rows[0]?.points[plugin] ?? 0)}`).join(", ")}
+            </p>
+          )}
         </>
       )}
     </section>
@@ -89,7 +94,7 @@ interface Row {
   points: Record<string, number>;
 }
 
-function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
+function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[]; same: string[] } {
   const scores = verdict.scores ?? {};
   const rows = Object.entries(verdict.totals ?? {}).map(([node, total]) => ({
     node,
@@ -101,12 +106,23 @@ function ranked(verdict: VerdictRecord): { rows: Row[]; plugins: string[] } {
   const weight = new Map<string, number>();
   for (const row of rows)
     for (const [plugin, points] of Object.entries(row.points)) weight.set(plugin, (weight.get(plugin) ?? 0) + points);
-  // Omits plugins that score 0 everywhere from the legend.
+  // Omits plugins that give all nodes the same: they decide nothing, and hide what does.
+  const constant = (plugin: string) => new Set(rows.map((row) => row.points[plugin] ?? 0)).size === 1;
   const plugins = [...weight]
-    .filter(([, sum]) => sum !== 0)
+    .filter(([plugin, sum]) => sum !== 0 && (rows.length < 2 || !constant(plugin)))
     .sort(([a, one], [b, other]) => other - one || byName(a, b))
     .map(([plugin]) => plugin);
-  return { rows, plugins };
+  const same = [...weight.keys()].filter((plugin) => weight.get(plugin) && !plugins.includes(plugin)).sort(byName);
+  return { rows, plugins, same };
+}
+
+/** About the nodes that are not shown. */
+function others(rows: Row[]): string {
+  const [last, left] = [rows[SHOWN - 1]!.total, rows.slice(SHOWN)];
+  const equal = left.filter(({ total }) => total === last).length;
+  const fewer = left.length - equal;
+  const parts = [equal && `${count(equal, "node")} with as many points`, fewer && `${count(fewer, "node")} with fewer`];
+  return `and ${parts.filter(Boolean).join(", ")}`;
 }
 
 function picture(verdict: VerdictRecord, rows: Row[], plugins: string[], most: number): Drawn {

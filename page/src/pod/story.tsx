@@ -1,6 +1,7 @@
 /** What happened to a pod or a group so far, as a timeline. */
 import { span } from "../parts/format";
 import type { StepRecord, StoryRecord } from "../protocol";
+import { stamp } from "../shell/clock";
 
 export function Story({ story }: { story: StoryRecord }) {
   const first = Date.parse(story.steps[0]?.time ?? "");
@@ -11,7 +12,7 @@ export function Story({ story }: { story: StoryRecord }) {
         {story.steps.map((step, i) => (
           <li key={i} data-kind={kindOf(step)}>
             <time dateTime={step.time} title={step.time}>
-              {step.time.slice(11, 23).replace("Z", "")}
+              {stamp(step.time, 3)}
             </time>
             <span class="muted">+{span((Date.parse(step.time) - first) / 1000)}</span>
             <span>{words(step)}</span>

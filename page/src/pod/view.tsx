@@ -6,6 +6,7 @@ import { type Column, Table } from "../parts/table";
 import { useVersion } from "../plan/changes";
 import type { EventRecord, SuggestionRecord, VerdictRecord } from "../protocol";
 import { groupHref, href, type Moment, momentOf, momentQuery, nodeHref, podHref } from "../shell/address";
+import { stamp } from "../shell/clock";
 import type { ViewProps } from "../shell/views";
 import { Refusals } from "./refusals";
 import { Scores } from "./scores";
@@ -46,7 +47,7 @@ function AtMoment({ moment: { timeline, at } }: { moment: Moment }) {
   const time = new Date(1000 * Number(at)).toISOString();
   return (
     <a href={href("time", [], { at: time })}>
-      {timeline}, {time.replace("T", " ").slice(0, 21)}
+      {timeline}, {stamp(time)}
     </a>
   );
 }
@@ -221,7 +222,7 @@ function Candidates({ preemption, moment }: { preemption: NonNullable<VerdictRec
 
 function Events({ events, pod }: { events: EventRecord[]; pod: string }) {
   const columns: Column<EventRecord>[] = [
-    { title: "Time", value: (event) => event.time ?? "" },
+    { title: "Time", value: (event) => event.time ?? "", show: (event) => stamp(event.time ?? "") },
     { title: "Type", value: (event) => event.type ?? "" },
     { title: "Reason", value: (event) => event.reason ?? "" },
     { title: "Note", value: (event) => event.note ?? "" },

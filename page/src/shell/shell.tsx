@@ -5,6 +5,8 @@ import { PlanView } from "../plan/view";
 import type { SourceRecord } from "../protocol";
 import type { Connection, Source } from "../source/source";
 import { type Address, homeHref, href, useAddress } from "./address";
+import { stamp, useClock } from "./clock";
+import { Help } from "./help";
 import { Search } from "./search";
 import { useTheme } from "./theme";
 import { VIEWS } from "./views";
@@ -30,6 +32,8 @@ export function Shell({ source }: { source: Source }) {
   // The plan's view only needs the first part of a snapshot.
   const [arrived, setArrived] = useState<"nothing" | "a part" | "all">("nothing");
   const main = useRef<HTMLElement>(null);
+  const [clock] = useClock();
+  const lostAt = useMemo(() => (connection[0] === "lost" ? Date.now() : 0), [connection[0] === "lost"]);
 
   useEffect(
     () =>
@@ -61,7 +65,19 @@ export function Shell({ source }: { source: Source }) {
         Skip to the view
       </a>
       <Header source={source} plan={plan} address={address} connection={connection} />
-      <main id="main" ref={main} tabIndex={-1} class={`view view-${address.view}`}>
+      {lostAt > 0 && arrived !== "nothing" && (
+        <p class="note lost" role="alert">
+          The server has not answered since {stamp(lostAt)}: what is shown is from then. Trying again.
+        </p>
+      )}
+      <main
+        id="main"
+        key={String(clock)}
+        ref={main}
+        tabIndex={-1}
+        class={`view view-${address.view}`}
+        data-stale={lostAt > 0 || undefined}
+      >
         {!view ? (
           <p class="empty">
             There is no view of this name. <a href={homeHref()}>Back to the start</a>
@@ -142,6 +158,7 @@ function Header({ source, plan, address, connection: [state, why] }: HeaderProps
         <span class="source">{about.title}</span> <span class="dot" aria-hidden="true" />
         <span class="state-text">{state === "live" && about.mode !== "live" ? KINDS[about.mode] : STATES[state]}</span>
       </span>
+      <Help />
       <button
         type="button"
         class="quiet theme"

@@ -7,6 +7,7 @@ import { PlanView } from "../plan/view";
 import { PodView } from "../pod/view";
 import { QueueView } from "../queue/view";
 import { ReportView } from "../report/view";
+import { RoomView } from "../room/view";
 import type { Capability, Source } from "../source/source";
 import { TimeView } from "../time/view";
 import { WorkbenchView } from "../workbench/view";
@@ -31,6 +32,7 @@ export const VIEWS: Record<string, View> = {
   report: { component: ReportView, title: "Report", needs: "report", listed: true },
   plan: { component: PlanView, title: "Plan", needs: "plan", listed: true },
   node: { component: PlanView, title: "Node", needs: "plan", listed: false },
+  room: { component: RoomView, title: "Room", needs: "plan", listed: true },
   queue: { component: QueueView, title: "Queue", needs: "pending", listed: true },
   workbench: { component: WorkbenchView, title: "Workbench", needs: "whatIf", listed: true },
   time: { component: TimeView, title: "Time", needs: "time", listed: true },

@@ -70,6 +70,7 @@ class Server implements Source {
   decisions = (limit = 500) => fetchJson<never>(`decisions?limit=${limit}`);
   group = (group: string, moment?: Moment) =>
     fetchJson<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
+  room = () => fetchJson<never>("room");
   configuration = () => fetchJson<never>("configuration");
   whatIf = (change: WhatIfChange) =>
     fetchJson<never>("what-if", {

@@ -7,6 +7,7 @@ import type {
   GroupStateRecord,
   QueueRecord,
   ReportRecord,
+  RoomRecord,
   SourceRecord,
   TimeRecord,
   VerdictRecord,
@@ -48,6 +49,7 @@ export interface Source {
   decisions(limit?: number): Promise<DecisionsRecord>;
   /** `group` is namespace/name. */
   group(group: string, moment?: Moment): Promise<GroupStateRecord>;
+  room(): Promise<RoomRecord>;
   configuration(): Promise<ConfigurationRecord>;
   whatIf(change: WhatIfChange): Promise<WorkbenchRecord>;
   time(timeline: string): Promise<TimeRecord>;

@@ -34,6 +34,7 @@ export class StaticSource implements Source {
   pending = async () => given(this.data.pending, "the queue");
   decisions = async () => absent("the decisions");
   group = async () => absent("details of groups");
+  room = async () => given(this.data.room, "the room");
   configuration = async () => given(this.data.configuration, "the configuration");
   whatIf = async () => absent("a scheduler");
   time = async (timeline: string) => given(this.data.time?.[timeline], `the timeline of ${timeline}`);

@@ -14,6 +14,7 @@ import { Picture } from "../plan/picture";
 import { Choice } from "../plan/view";
 import type { AxisRecord, ChartRecord, FramesRecord, MarkRecord, TimeRecord } from "../protocol";
 import { type Address, amend, parse, podHref } from "../shell/address";
+import { stamp } from "../shell/clock";
 import { type Axis, axisOf, isoOf, momentAt } from "./axis";
 import { type Difference, differences } from "./differences";
 import { Timeline } from "./timeline";
@@ -106,7 +107,7 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
           ])}
         />
         <output class="moment">
-          {now.replace("T", " ").slice(0, 21)} <span class="muted">+{span(axis.moments[at]!)}</span>
+          {stamp(now, 1)} <span class="muted">+{span(axis.moments[at]!)}</span>
         </output>
       </div>
       {data.map(

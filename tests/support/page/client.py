@@ -10,6 +10,7 @@ _SHARED["pods"] = {
     "created": "times",
     "labels": "labelSets",
     "requests": "amountSets",
+    "podGroup": "podGroups",
 }
 _NAMES = {"nodes": "name", "pods": "key"}
 

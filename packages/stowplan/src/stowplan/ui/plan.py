@@ -14,7 +14,7 @@ from msgspec import field
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape, group_key
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.node_table import NodeTable
@@ -52,6 +52,8 @@ class PodRow(NamedTuple):
     priority: int
     created: str
     terminating: bool
+    #: namespace/name of its pod group, "" for none.
+    group: str = ""
 
 
 class Plan(PlainStruct, frozen=True):
@@ -160,6 +162,7 @@ def pod_rows(infos: Iterable[PodInfo]) -> Iterator[PodRow]:
             info.priority,
             pod.metadata.creation_timestamp or "",
             info.terminating,
+            group_key(pod) if pod.spec.scheduling_group is not None else "",
         )
         yield make(PodRow, row)
 

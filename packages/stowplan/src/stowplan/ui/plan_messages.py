@@ -55,6 +55,9 @@ class PodsRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     times: tuple[str, ...]
     label_sets: tuple[dict[str, str], ...]
     amount_sets: tuple[dict[str, int], ...]
+    #: Indexes into `pod_groups`, whose first entry is "": no group. Files from before there were groups have neither.
+    pod_group: tuple[int, ...] = ()
+    pod_groups: tuple[str, ...] = ()
 
 
 class SnapshotMessage(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -167,6 +170,7 @@ def _pods(rows: Collection[PodRow], known: Mapping[str, int] | None = None) -> P
     """`known`: indexes of node names that are not listed."""
     names = _Positions(known or {"": 0})
     workloads, times, labels, amounts = _Positions(), _Positions(), _Positions(), _Positions()
+    groups = _Positions({"": 0})
     fields: Any = PodRow(*_columns(rows, len(PodRow._fields)))
     return PodsRecord(
         key=fields.key,
@@ -183,6 +187,8 @@ def _pods(rows: Collection[PodRow], known: Mapping[str, int] | None = None) -> P
         times=tuple(times),
         label_sets=labels.dicts(),
         amount_sets=amounts.dicts(),
+        pod_group=groups.column(fields.group),
+        pod_groups=tuple(groups),
     )
 
 
@@ -227,6 +233,7 @@ def _pod_rows(block: PodsRecord) -> Iterator[PodRow]:
             block.priority[i],
             block.times[block.created[i]],
             i in terminating,
+            block.pod_groups[block.pod_group[i]] if block.pod_group else "",
         )
 
 

@@ -3,10 +3,11 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from stowplan.ui.event_stream import Broadcaster
-from stowplan.ui.plan import NodeRow, Plan, PodRow, difference
-from stowplan.ui.plan_messages import snapshot
+from stowplan.ui.plan import NodeRow, Plan, PlanChange, PodRow, difference
+from stowplan.ui.plan_messages import change_of, delta, snapshot
 from support.examples import times
 from support.page.client import Client, read_all
 
@@ -88,3 +89,14 @@ def test_common_values_are_listed_once():
     assert block.label_sets == ({"app": "j"},)
     assert block.amount_sets == ({"cpu": 1},)
     assert (block.workloads, block.node_names, block.node) == (("Job/j",), ("", "a"), (1,) * 9)
+
+
+def test_groups_of_pods_survive_the_encoding():
+    gang = PodRow("d/g", "1", "", "", "", (), (), 0, "", False, "d/gang")
+    alone = gang._replace(key="d/a", group="")
+    found = change_of(delta(PlanChange(pods={"d/g": gang, "d/a": alone}), version=1))
+    assert [row.group for row in found.pods.values()] == ["d/gang", ""]
+    # As in files from before there were groups.
+    message = delta(PlanChange(pods={"d/g": gang}), version=1)
+    old = replace(message, pods=replace(message.pods, pod_group=(), pod_groups=()))
+    assert [row.group for row in change_of(old).pods.values()] == [""]

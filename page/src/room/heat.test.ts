@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NodeItem, PodItem } from "../plan/model";
+import { PlanModel } from "../plan/model";
+import { partsOf } from "./heat";
+
+function node(name: string, gpus: number, more: Partial<NodeItem> = {}): NodeItem {
+  return { name, labels: {}, taints: [], allocatable: { cpu: 4000, gpu: gpus }, unschedulable: false, ...more };
+}
+
+test("what is free is on nodes that take pods, and nodes without the resource are set apart", () => {
+  const plan = new PlanModel();
+  const broken: [string, string, string][] = [["node.kubernetes.io/unreachable", "", "NoSchedule"]];
+  for (const one of [
+    node("a", 8),
+    node("b", 8, { unschedulable: true }),
+    node("c", 8, { taints: broken }),
+    node("d", 0),
+  ])
+    plan.nodes.set(one.name, one);
+  const pod = { requests: { gpu: 3 } } as unknown as PodItem;
+  plan.podsOn = (name: string) => (name === "a" ? [pod] : []);
+  const [part] = partsOf(plan, new Map([["", ["a", "b", "c", "d"]]]), "gpu");
+  assert.deepEqual([part!.whole, part!.requested, part!.free, part!.without], [24, 3, 5, ["d"]]);
+  assert.deepEqual(
+    part!.cells.map(({ free }) => free),
+    [5, 0, 0],
+  );
+});
