@@ -1,6 +1,6 @@
 """Install each wheel alone into an empty environment, and run its commands from there.
 
-python deploy/try_wheels.py FOLDER
+python deploy/try_wheels.py FOLDER [compiled]
 """
 
 import subprocess
@@ -27,8 +27,22 @@ TRIED = {
 }
 
 
-def main(wheels: Path) -> None:
-    for name, (commands, code) in TRIED.items():
+#: The same for the compiled form, which is built apart, as that takes minutes.
+TRIED_COMPILED = {
+    "stowplan_c": (
+        ["stowplan --version", "kube-scheduler --version", "stowplan config defaults", "stowplan explain --help"],
+        "import stowplan, stowplan_c, stowplan.scheduler.engine.engine as engine; "
+        "from stowplan.kube import compiled; from stowplan.testing import a_node, a_pod; "
+        "assert compiled.with_sources('1') == '1, compiled', compiled.with_sources('1'); "
+        "assert engine.__file__.startswith(stowplan_c.__path__[0]), engine.__file__; "
+        "[decision] = stowplan.Cluster([a_node('n').obj(), a_pod('p').obj()]).schedule(); "
+        "assert decision.node_name == 'n', decision",
+    )
+}
+
+
+def main(wheels: Path, tried: dict[str, tuple[list[str], str]]) -> None:
+    for name, (commands, code) in tried.items():
         [wheel] = wheels.glob(f"{name}-*.whl")
         with tempfile.TemporaryDirectory() as folder:
             venv.create(folder, with_pip=True)
@@ -46,4 +60,4 @@ def main(wheels: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    main(Path(sys.argv[1]).resolve(), TRIED_COMPILED if sys.argv[2:] == ["compiled"] else TRIED)

@@ -1,7 +1,6 @@
 """PreBind, Bind and PostBind of a profile's plugins as the engine calls them, without the rest of a binding cycle."""
 
 import asyncio
-from typing import Any
 
 from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, BindingStage
 from stowplan.scheduler.engine.effects import Cancel, RunPlugin
@@ -13,27 +12,24 @@ from stowplan.scheduler.framework.status import error
 from stowplan.scheduler.inspection.stories import NoStories
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+from support.observing.metrics import queue_metrics
 from support.scheduling.engine_context import context
 
 
-class _Binding(BindingCycle):
-    def _fail(self, failure):
-        cycles: Any = self.cycles
-        cycles.ended = failure.status
+class _Outcome:
+    """Follows a binding: `status` is the failure that ended it, None if none did."""
 
-    def _succeeded(self):
-        pass
-
-
-class _NoQueue(SchedulingQueue):
     def __init__(self):
+        self.status = None
+
+    def decided(self, decision):
         pass
 
-    def done(self, uid):
+    def bound(self, attempt):
         pass
 
-    def activate(self, pods):
-        pass
+    def failed(self, queued, failure):
+        self.status = failure.status
 
 
 class _BusyStatuses(PodStatuses):
@@ -45,22 +41,24 @@ class _BusyStatuses(PodStatuses):
 
 
 class _Calls(BindingCycles):
-    """Ends at the end of the point; `ended` is the status, `problems` the reports."""
+    """`problems` are the reports. PreBind is not followed by Bind; Bind is by PostBind, and a failure by Unreserve."""
 
     def __init__(self, framework, state, pod, node_name):
         self.problems = []
+        cluster = framework.handle.cluster
+        queue = SchedulingQueue({}, cluster.nominator, cluster.pending, now=lambda: 0.0, metrics=queue_metrics())
         made = context(
-            state=framework.handle.cluster,
-            queue=_NoQueue(),
+            state=cluster,
+            queue=queue,
             stories=NoStories(),
             reports=self.problems,
         )
         # A status patch is always in progress, so that Bind does not follow PreBind.
         statuses = _BusyStatuses()
-        failures = FailureHandler(made, profiles={}, statuses=statuses, metrics=None)
-        super().__init__(made, statuses=statuses, failures=failures, metrics=None)
+        self.outcome = _Outcome()
+        failures = FailureHandler(made, profiles={}, statuses=statuses, metrics=None, listener=self.outcome)
+        super().__init__(made, statuses=statuses, failures=failures, metrics=None, listener=self.outcome)
         self.call = framework, state, pod, node_name
-        self.ended = None
         attempt = Attempt(
             queued=QueuedPod(key=pod.key, pod=pod, timestamp=0.0),
             framework=framework,
@@ -69,7 +67,7 @@ class _Calls(BindingCycles):
             started=0.0,
             state=state,
         )
-        self.binding = self.under_way[pod.uid] = _Binding(self, attempt)
+        self.binding = self.under_way[pod.uid] = BindingCycle(self, attempt)
 
     async def run(self):
         """Run the driver's part until nothing is in progress."""
@@ -82,7 +80,7 @@ class _Calls(BindingCycles):
                 elif isinstance(effect.action, Cancel):
                     tasks[effect.action.number].cancel(effect.action.why)
             if not tasks:
-                return self.ended
+                return self.outcome.status
             await asyncio.wait(tasks.values(), return_when=asyncio.FIRST_COMPLETED)
             for number, task in list(tasks.items()):
                 if task.done():

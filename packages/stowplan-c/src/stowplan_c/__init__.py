@@ -7,6 +7,7 @@ the code of all of them.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, ModuleSpec
 from importlib.util import spec_from_file_location
 
@@ -19,6 +20,19 @@ _LIBRARY = "stowplan_c__mypyc"
 def usable(version: str) -> bool:
     """Whether the modules were compiled from the sources of this version, and for this interpreter."""
     return version == VERSION and os.path.exists(_file(_LIBRARY))
+
+
+def changed(sources: str) -> Iterator[str]:
+    """The modules whose sources, below this folder, are not those that were compiled: a clone has gone on since.
+
+    Reading all of them takes some milliseconds, so the form is chosen without.
+    """
+    from hashlib import sha256
+
+    for module, digest in MODULES.items():
+        with open(os.path.join(sources, *module.split(".")) + ".py", "rb") as source:
+            if sha256(source.read()).hexdigest() != digest:
+                yield module
 
 
 class Finder:

@@ -20,6 +20,7 @@ else:
         """How mypyc compiles a class; without effect at run time.
 
         `native_class=False` is for classes that cannot have a fixed layout, such as most exceptions;
+        `native_class=True` for structs of the hot path, of which the build makes classes with one;
         `allow_interpreted_subclasses=True` for those that plugins inherit from.
         """
         return lambda class_: class_
@@ -46,6 +47,19 @@ def choose(version: str) -> None:
 def with_form(version: str) -> str:
     """The version as it is shown."""
     return version if form == "pure" else f"{version}, {form}"
+
+
+def with_sources(version: str) -> str:
+    """As `with_form`, after a look whether the modules were compiled from the sources that are here."""
+    if form == "pure":
+        return version
+    import stowplan_c
+
+    folder = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    changed = len(list(stowplan_c.changed(folder)))
+    if not changed:
+        return with_form(version)
+    return f"{with_form(version)} from other sources of {changed} modules, which are ignored"
 
 
 def plain_struct() -> type | None:

@@ -50,6 +50,21 @@ def test_which_form_runs(compiled_of, monkeypatch, installed, pure, form):
     assert compiled.with_form("1.0") == {"compiled": "1.0, compiled", "pure": "1.0"}[form]
 
 
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        pytest.param([], "1.0, compiled", id="the same"),
+        pytest.param(["a", "b"], "1.0, compiled from other sources of 2 modules, which are ignored", id="others"),
+    ],
+)
+def test_a_build_of_other_sources_is_told(compiled_of, monkeypatch, changed, told):
+    compiled_of("1.0")
+    compiled.choose("1.0")
+    monkeypatch.setattr(sys.modules["stowplan_c"], "changed", lambda folder: changed, raising=False)
+    assert compiled.with_sources("1.0") == told
+    assert compiled.with_form("1.0") == "1.0, compiled"
+
+
 def test_lines_of_compiled_code_have_its_module(monkeypatch, caplog):
     monkeypatch.setattr(compiled, "form", "compiled")
     get_logger("stowplan.scheduler.queue.places").warning("Full")

@@ -81,6 +81,12 @@ _ELSEWHERE = {
 }
 
 
+def _show_version(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        click.echo(f"stowplan {compiled.with_sources(__version__)} (decides as kube-scheduler {DEFAULT_VERSION})")
+        context.exit()
+
+
 @click.group(
     cls=Commands,
     homes=_HOMES,
@@ -88,8 +94,13 @@ _ELSEWHERE = {
     sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(
-    compiled.with_form(__version__), message=f"stowplan %(version)s (decides as kube-scheduler {DEFAULT_VERSION})"
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version and exit.",
 )
 def cli() -> None:
     """Schedule Kubernetes pods; explain, predict and simulate what a scheduler decides."""

@@ -21,8 +21,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from math import inf
 from typing import Any, NamedTuple, Protocol, get_args
 
-import msgspec
-
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.latency import NO_LATENCY, Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore
@@ -32,6 +30,7 @@ from stowplan.drivers.virtual_time.virtual_api import PendingCall
 from stowplan.kube.api.api_errors import ApiError, NotFound
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.pod import Pod
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.engine.effects import Cancel, Effect, EmitEvent, Pause, RunPlugin, Wake, Withdraw
 from stowplan.scheduler.engine.engine import SCHEDULE
 from stowplan.scheduler.engine.inputs import Answer, Changes, Input, Schedule, Started
@@ -72,7 +71,7 @@ class SteppedEngine(Protocol):
     def attach(self, driver: VirtualTime, /) -> None: ...
 
 
-class Call(msgspec.Struct, frozen=True):
+class Call(PlainStruct, frozen=True):
     """A callback of the caller, such as a model, that is due at a time."""
 
     action: Callable[[], object]

@@ -40,6 +40,7 @@ from stowplan.kube.api.pod import FINISHED, Pod, PodCondition
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.timestamps import parse_timestamp, timestamp
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Request, Update
 
 T = TypeVar("T", bound=ApiStruct)
@@ -50,6 +51,7 @@ Key = tuple[str, str]
 _MODIFIED = "the object has been modified; please apply your changes to the latest version and try again"
 
 
+@mypyc_attr(native_class=False)
 class _ByKind(dict[type[ApiStruct], Any]):
     """Kind -> its objects, which `kept` makes when they are first asked for."""
 
@@ -62,6 +64,7 @@ class _ByKind(dict[type[ApiStruct], Any]):
         return found
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class ObjectStore:
     def __init__(self) -> None:
         #: Kind -> its objects, a mapping by key.
@@ -202,8 +205,8 @@ class ObjectStore:
             new = self._mark(pod, now + period, ceil(period))
         elif grace is not None and ceil(grace) < left:
             # Counted from the first deletion, and never extended.
-            due, period = parse_timestamp(metadata.deletion_timestamp) - left + ceil(grace), ceil(grace)
-            new = self._mark(pod, due, period) if due >= now else self._mark(pod, now, min(period, 1))
+            due, seconds = parse_timestamp(metadata.deletion_timestamp) - left + ceil(grace), ceil(grace)
+            new = self._mark(pod, due, seconds) if due >= now else self._mark(pod, now, min(seconds, 1))
         else:
             new = pod
         if metadata.finalizers or new.metadata.deletion_grace_period_seconds:

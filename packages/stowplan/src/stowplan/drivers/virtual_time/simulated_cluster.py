@@ -12,8 +12,6 @@ from collections.abc import Callable, Collection, Sequence
 from math import inf
 from typing import Any, NamedTuple, Protocol
 
-import msgspec
-
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore, runs
@@ -23,6 +21,7 @@ from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.pod import FINISHED, Pod, grace_period_of
 from stowplan.kube.api.port import Change, Listing
 from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.requests import Bind, Delete, Done, Outcome, Read, Refused
 
 #: What a request changed, in order.
@@ -30,7 +29,7 @@ Changes = Sequence[Change[Any]]
 _DONE = Done()
 
 
-class PodEnd(msgspec.Struct, frozen=True):
+class PodEnd(PlainStruct, frozen=True):
     """The end of a pod, by its kubelet."""
 
     namespace: str

@@ -132,7 +132,7 @@ class BindingCycles:
             binding.begin()
 
 
-@mypyc_attr(allow_interpreted_subclasses=True)
+@mypyc_attr(native_class=True)
 class BindingCycle(PlainStruct, eq=False):
     """One pod's binding cycle."""
 
@@ -512,6 +512,7 @@ class BindingCycle(PlainStruct, eq=False):
             del cycles.under_way[uid]
 
 
+@mypyc_attr(native_class=True)
 class PluginCall(PlainStruct, eq=False):
     """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
 

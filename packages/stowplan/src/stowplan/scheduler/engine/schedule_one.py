@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec.structs import replace
 
 from stowplan.kube.api.types import Pod, PodCondition
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
 from stowplan.kube.klog.value_text import stack_trace
 from stowplan.kube.structs import PlainStruct, field
@@ -71,6 +72,7 @@ _log = get_logger(__name__)
 _NOBODY: frozenset[str] = frozenset()
 
 
+@mypyc_attr(native_class=True)
 class Attempt(PlainStruct, kw_only=True, eq=False):
     """A popped pod on its way to a node."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Any
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.group_trees import is_composite, qualified_name
@@ -33,6 +34,7 @@ class Place(Enum):
 POPPED, DONE, REMOVED = "Popped", "Done", "Removed"
 
 
+@mypyc_attr(native_class=True)
 class QueuedPod(PlainStruct, kw_only=True, eq=False):
     """Owned by the queue, except while in flight: then the caller of `pop` fills in which plugins rejected it."""
 
@@ -102,6 +104,7 @@ class QueuedPod(PlainStruct, kw_only=True, eq=False):
         return self.unschedulable_plugins | self.pending_plugins
 
 
+@mypyc_attr(native_class=True)
 class QueuedGroup(QueuedPod, kw_only=True, eq=False):
     """The entry of a pod group, in which its pods wait; since 1.37.
 

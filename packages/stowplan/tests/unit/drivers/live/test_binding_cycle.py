@@ -1,12 +1,15 @@
 """The binding cycle beyond calling its plugins: what is written and when, and that it cleans up after itself."""
 
 import asyncio
+from functools import partial
+from random import Random
 
 import pytest
 
 from stowplan.kube.api.api_errors import Conflict, Forbidden
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.net.client.client_errors import OutcomeUnknown
+from stowplan.scheduler.framework.events import ASSIGNED_POD, Action, Hint, on
 from stowplan.scheduler.framework.status import SKIP, Code, Status, error, unschedulable
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod
@@ -21,6 +24,7 @@ WAIT = (Status(Code.Wait, ()), 10.0)
 def scheduler_with(*plugins, **options):
     """Plugins at the points that they have answers for; Bind plugins replace the default one."""
     methods = {"pre_bind": "preBind", "permit": "permit", "reserve": "reserve", "bind": "bind", "filter": "filter"}
+    methods["pre_filter"] = "preFilter"
     points = {}
     for plugin in plugins:
         for method, point in methods.items():
@@ -43,22 +47,26 @@ def check_nothing_is_left(cluster):
     assert not scheduler._effects.tasks
 
 
-def listening(cluster):
-    """Record the queue's operations from now on: moves with the excluded pod, and requeues."""
-    queue, heard = cluster.scheduler.queue, []
-    move_all, come_back = queue.move_all, queue.add_unschedulable_if_not_present
+class Parked:
+    """A pod that plugin A keeps waiting, so that it hears of events: what happens on which node, and where `p` is."""
 
-    def told(event, old, new, *, pre_check=None):
-        kept = pre_check is None or pre_check(cluster.scheduler.state.pod_info(old))
-        heard.append((event.label, old and old.spec.node_name, "all" if kept else "others"))
-        move_all(event, old, new, pre_check=pre_check)
+    def __init__(self, **answers):
+        """`answers`: those of A for `p`."""
+        self.heard, self.cluster = [], None
+        wakes = [on(ASSIGNED_POD, action, partial(self._hears, action)) for action in (Action.Add, Action.Delete)]
+        self.plugin = answering("A", pre_filter=self._pre_filter, wakes=wakes, **answers)
 
-    def returned(queued, **options):
-        heard.append(("back", cluster.scheduler.state.placed(queued.pod.uid) is not None))
-        come_back(queued, **options)
+    def _pre_filter(self, state, pod, nodes):
+        return unschedulable("waits") if pod.key == "default/parked" else None
 
-    queue.move_all, queue.add_unschedulable_if_not_present = told, returned
-    return heard
+    def _hears(self, action, pod, old, new):
+        self.heard.append((pod.key, action, (new or old).spec.node_name, self.cluster.place("p")))
+        return Hint.SKIP
+
+    async def listens(self, cluster):
+        self.cluster = cluster
+        await cluster.create(a_pod("parked").obj())
+        assert not self.heard
 
 
 # -- nomination --------------------------------------------------------------------------------------------------------
@@ -180,19 +188,31 @@ async def test_events_from_pre_bind_on_are_not_kept_for_the_pod():
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("answer", "place"),
     [
-        pytest.param(
-            unschedulable("no"), [("back", False), ("AssignedPodDelete", "n", "others")], id="rejected: without itself"
-        ),
-        pytest.param(error("no"), [("AssignedPodDelete", "n", "all"), ("back", False)], id="error: before it is back"),
+        pytest.param(unschedulable("no"), Place.ERROR_BACKOFF, id="rejected: after it is back"),
+        pytest.param(error("no"), None, id="error: before it is back"),
     ],
 )
-async def test_events_for_released_resources(answer, expected):
-    async with scheduler_with(answering("A", bind=answer)) as cluster:
-        heard = listening(cluster)
+async def test_events_for_released_resources(answer, place):
+    """Of the pod on its node."""
+    parked = Parked(bind=answer)
+    async with scheduler_with(parked.plugin) as cluster:
+        await parked.listens(cluster)
         await cluster.create(a_pod("p").obj())
-        assert heard == expected
+        assert parked.heard == [("default/parked", Action.Delete, "n", place)]
+
+
+async def test_a_pod_does_not_hear_of_its_own_removal():
+    parked = Parked(permit=WAIT)
+    async with scheduler_with(parked.plugin) as cluster:
+        await parked.listens(cluster)
+        await cluster.create(a_pod("p").obj())
+        await cluster.advance(11.0)
+        # Both hear that its nomination is gone, which has no node.
+        of_removal = [what for what in parked.heard if what[2]]
+        assert of_removal == [("default/parked", Action.Delete, "n", Place.UNSCHEDULABLE)]
+        assert ("default/p", Action.Delete, "", Place.UNSCHEDULABLE) in parked.heard
 
 
 async def test_a_pod_that_was_bound_despite_an_error_releases_nothing(caplog):
@@ -207,10 +227,11 @@ async def test_a_pod_that_was_bound_despite_an_error_releases_nothing(caplog):
                 raise Conflict("bound already")
         raise AssertionError("nobody hears of the binding")
 
-    async with scheduler_with(answering("A", bind=bound_but)) as cluster:
-        heard = listening(cluster)
+    parked = Parked(bind=bound_but)
+    async with scheduler_with(parked.plugin) as cluster:
+        await parked.listens(cluster)
         await cluster.create(a_pod("p").obj())
-        assert [what[0] for what in heard] == ["AssignedPodAdd"]
+        assert [action for _, action, *_ in parked.heard] == [Action.Add]
         assert "ForgetPod failed" in caplog.text
         assert cluster.scheduler.state.placed(uid(cluster)).node_name == "n"
         check_nothing_is_left(cluster)
@@ -219,20 +240,25 @@ async def test_a_pod_that_was_bound_despite_an_error_releases_nothing(caplog):
 # -- the scheduling cycle ---------------------------------------------------------------------------------------------
 
 
-async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
-    async with live(a_node("n").obj()) as cluster:
-        algorithm = cluster.scheduler.algorithm
+class BrokenAtFirst(Random):
+    """It is drawn from when equal nodes are found."""
 
-        def broken(*args):
-            del algorithm.find_nodes
+    broken = True
+
+    def randrange(self, *bounds):
+        if self.broken:
+            self.broken = False
             raise RuntimeError("a bug")
+        return super().randrange(*bounds)
 
-        algorithm.find_nodes = broken
+
+async def test_an_unexpected_exception_fails_only_the_attempt(caplog):
+    async with live(a_node("n").obj(), a_node("m").obj(), random=BrokenAtFirst(1)) as cluster:
         await cluster.create(a_pod("p").obj())
         assert cluster.place("p") is Place.ERROR_BACKOFF
         assert in_short(cluster.condition("p")["message"]) == "a bug"
         await cluster.advance(3.0)
-        assert cluster.node_of("p") == "n"
+        assert cluster.node_of("p") in ("n", "m")
 
 
 async def test_equal_pods_have_separate_cycle_states():

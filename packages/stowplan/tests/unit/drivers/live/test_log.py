@@ -295,21 +295,6 @@ async def test_the_event_regards_the_pod_as_it_was_tried():
         assert [event["regarding"]["resourceVersion"] for event in cluster.events("p", "Scheduled")] == [created]
 
 
-async def test_the_event_for_released_resources_has_the_assumed_pod():
-    """The pod on its node, as it was when tried."""
-    async with live(a_node("n").obj(), config=bound_by(Refusing), plugins=[Refusing]) as cluster:
-        told = []
-        move_all = cluster.scheduler.queue.move_all
-
-        def listen(event, old, new, **more):
-            told.append((event.label, old and old.spec.node_name))
-            move_all(event, old, new, **more)
-
-        cluster.scheduler.queue.move_all = listen
-        await cluster.create(a_pod("p").obj())
-        assert told == [("AssignedPodDelete", "n")]
-
-
 class Switchable(NodeFilterPlugin, PermitPlugin, EnqueueExtensions):
     """Refuses pods until switched, for which there is no event; then makes pods wait."""
 

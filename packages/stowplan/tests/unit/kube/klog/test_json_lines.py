@@ -10,7 +10,7 @@ from stowplan.kube.api.meta import ObjectMeta
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.klog import get_logger
 
-LOG = get_logger("stowplan.drivers.live.scheduler")
+LOG = get_logger(__name__)
 POD = Pod(metadata=ObjectMeta(name="a", namespace="b"))
 
 

@@ -82,7 +82,7 @@ def test_only_a_scheduler_is_quiet_in_a_program_without_logging(monkeypatch):
 
 def test_unconfigured_lines_are_records_of_their_module(caplog):
     caplog.set_level(logging.INFO)
-    log = get_logger("stowplan.drivers.live.scheduler")
+    log = get_logger(__name__)
     log.info("Hello", pod="a/b")
     log.error(ValueError("no"), "Failed", n=1)
     assert [(record.levelname, record.name, record.getMessage()) for record in caplog.records] == [

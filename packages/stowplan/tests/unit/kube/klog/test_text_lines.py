@@ -16,7 +16,7 @@ from stowplan.kube.klog import ObjectRef, get_logger
 from stowplan.kube.klog.value_text import duration_text, go_quote
 from stowplan.scheduler.cluster.state import ClusterState
 
-LOG = get_logger("stowplan.drivers.live.scheduler")
+LOG = get_logger(__name__)
 POD = Pod(metadata=ObjectMeta(name="web-0", namespace="shop"))
 
 

@@ -13,6 +13,7 @@ from stowplan.plugins import (
 )
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError, load_plugin
 from stowplan.scheduler.framework.status import Code, error
@@ -91,7 +92,8 @@ def test_pre_enqueue(state):
 def test_post_filter(state):
     plugin = answering(PostFilterPlugin, post_filter=GARBAGE)
     profile, pod = framework_of(state, plugin), state.pod_info(struct(a_pod()))
-    steps = profile.run_post_filter(profile.post_filter[0], CycleState(), pod, None, waits=False)
+    diagnosis = Diagnosis(np.ones(2, np.bool_), np.ones(2, np.bool_))
+    steps = profile.run_post_filter(profile.post_filter[0], CycleState(), pod, diagnosis, waits=False)
     result = run_at_once(steps)
     assert (
         in_short(result.status.message) == "running PostFilter plugin \"P\": want a PostFilterResult, got {'what': 1}"

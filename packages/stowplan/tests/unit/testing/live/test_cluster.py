@@ -339,10 +339,10 @@ def test_plugins_are_always_closed():
 
 
 def test_exceptions_of_the_scheduler_are_raised(monkeypatch):
-    def broken():
+    def broken(outcome):
         raise RuntimeError("bug")
 
     with live_cluster(NODE) as cluster:
-        monkeypatch.setattr(cluster.engine.queue, "pop", broken)
+        monkeypatch.setattr(cluster.engine.stories, "decided", broken)
         with pytest.raises(RuntimeError, match="bug"):
             cluster.create(a_pod("a").obj())

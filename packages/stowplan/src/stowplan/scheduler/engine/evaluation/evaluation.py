@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
@@ -64,6 +65,7 @@ class FilterResult(PlainStruct):
     preparing: float = 0.0
 
 
+@mypyc_attr(native_class=True)
 class IncrementalResults(PlainStruct, eq=False):
     """Results that are updated for one equal pod after the other; valid until the next use."""
 

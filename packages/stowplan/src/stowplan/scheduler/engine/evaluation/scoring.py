@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -31,6 +32,7 @@ _ANYTHING = Reads.ANYTHING
 _NO_SCORES: Ints = np.zeros(0, np.int64)
 
 
+@mypyc_attr(native_class=True)
 class Score(PlainStruct, eq=False):
     """One plugin's part of the totals, unless it is in the `SumColumn`."""
 
@@ -83,6 +85,7 @@ class Score(PlainStruct, eq=False):
         return True
 
 
+@mypyc_attr(native_class=True)
 class Scored(PlainStruct, eq=False):
     """The scores of the feasible nodes for a pod; valid until the evaluation is used again."""
 

@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.group_trees import is_composite
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
@@ -82,7 +83,7 @@ class GroupTrials:
         self._reporter = reporter
         self._state = state
         self._placements = placements
-        self._equal_pods = EqualPods(algorithm, permits=permits)
+        self.equal_pods = EqualPods(algorithm, permits=permits)
         self._permits = permits
 
     def run(
@@ -155,7 +156,7 @@ class GroupTrials:
         return PlacementTrial(
             self.algorithm,
             framework,
-            equal_pods=self._equal_pods,
+            equal_pods=self.equal_pods,
             reporter=self._reporter,
             within=within,
             run_post_filter=run_post_filter,
@@ -346,6 +347,7 @@ class JointDecisions(PlainStruct, eq=False):
     wait: Status | None = None
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class EqualPods:
     """Finds equal pods in a group, and decides for them; within one trial's transaction."""
 
@@ -388,6 +390,12 @@ class EqualPods:
             result.wait, _ = run_permit(framework, first.state.clone(), first.pod, first.node_name)
         self._observe(framework, result)
         return result
+
+    def rejected(
+        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], within: NodeSubset | None
+    ) -> list[Decision]:
+        """The rejections of pods that are equal to one that was just rejected; none if each has to be tried."""
+        return self._algorithm.reject_equal(framework, like, pods, within=within)
 
     def _observe(self, framework: Framework, result: JointDecisions) -> None:
         """Count plugins that did not run per pod as if they had."""
@@ -643,7 +651,7 @@ class PlacementTrial(Reservations):
                 first += 1
                 if not tried.placed and tried.failed is None:
                     rest = [queued.pod for queued in pods[first:end]]
-                    for decision in self._algorithm.reject_equal(framework, tried.decision, rest, within=self._within):
+                    for decision in self._equal_pods.rejected(framework, tried.decision, rest, self._within):
                         if not progress.take(TriedPod(queued=pods[first], decision=decision)):
                             return
                         first += 1

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import stowplan
-from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.engine.evaluation import sampling
-from stowplan.scheduler.engine.groups import group_trials
-from stowplan.scheduler.engine.groups.group_trials import EqualPods, JointDecisions
+from stowplan.scheduler.engine.groups.group_trials import EqualPods
 from stowplan.scheduler.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
@@ -178,9 +177,39 @@ def scheduled(cluster):
     return [decision.to_dict() for decision in cluster.schedule()]
 
 
-def one_by_one(patch):
-    patch.setattr(EqualPods, "decided", lambda *_: JointDecisions())
-    patch.setattr(SchedulingAlgorithm, "reject_equal", lambda *_, **__: [])
+class Watched(EqualPods):
+    """Keeps how many pods were decided together each time, and of how many equal ones how many were rejected."""
+
+    def __init__(self, algorithm):
+        super().__init__(algorithm, permits=True)
+        self.together, self.asked = [], []
+
+    def decided(self, framework, pods, within):
+        result = super().decided(framework, pods, within)
+        self.together.append(len(result.decisions))
+        return result
+
+    def rejected(self, framework, like, pods, within):
+        found = super().rejected(framework, like, pods, within)
+        self.asked.append((len(pods), len(found)))
+        return found
+
+
+class OneByOne(EqualPods):
+    """No pod is equal to another one."""
+
+    def end(self, framework, pods, first):
+        return first + 1
+
+
+def one_by_one(cluster):
+    permits = cluster.engine.features.emulated_version < V1_37
+    cluster.engine.groups.trials.equal_pods = OneByOne(cluster.algorithm, permits=permits)
+
+
+def watched(cluster):
+    found = cluster.engine.groups.trials.equal_pods = Watched(cluster.algorithm)
+    return found
 
 
 @pytest.fixture
@@ -198,9 +227,8 @@ def test_together_has_the_same_result_as_one_by_one(version):
         before = cluster.engine.state.dump()
         got, again = judged(cluster), judged(cluster)
         assert cluster.engine.state.dump() == before
-        with pytest.MonkeyPatch.context() as patch:
-            one_by_one(patch)
-            want, afterwards = judged(other), scheduled(other)
+        one_by_one(other)
+        want, afterwards = judged(other), scheduled(other)
         assert got == again == want
         assert scheduled(cluster) == afterwards
         assert cluster.engine.dump() == other.engine.dump()
@@ -211,21 +239,6 @@ def test_together_has_the_same_result_as_one_by_one(version):
 # -- by example -------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def together(monkeypatch):
-    """The number of pods of each decision that was made together."""
-    found = []
-    real = EqualPods.decided
-
-    def decided(self, framework, pods, within):
-        result = real(self, framework, pods, within)
-        found.append(len(result.decisions))
-        return result
-
-    monkeypatch.setattr(group_trials.EqualPods, "decided", decided)
-    return found
-
-
 def a_gang(*runs, gang=6, topology=True, indexed=False, sizes=(4, 4, 4, 4), plugins=()):
     objects = [node(i, cpu, 2) for i, cpu in enumerate(sizes)]
     objects += [group(gang, topology), *members(runs, indexed=indexed)]
@@ -234,29 +247,36 @@ def a_gang(*runs, gang=6, topology=True, indexed=False, sizes=(4, 4, 4, 4), plug
     return stowplan.Cluster(objects, config, feature_gates=GATES, emulated_version="1.36", plugins=plugins)
 
 
-def test_equal_pods_are_decided_together_in_each_rack(together):
+def test_equal_pods_are_decided_together_in_each_rack():
     cluster = a_gang(("plain", 6))
+    found = watched(cluster)
     with cluster.engine.asking_about_group("default/g") as question:
         domains = question.judgement().domains
-    assert together == [6, 6]
+    assert found.together == [6, 6]
     assert [len(domain.placed) for domain in domains] == [6, 6]
 
 
-def test_pods_of_an_indexed_job_are_decided_together(together):
-    judged(a_gang(("plain", 6), indexed=True))
-    assert together == [6, 6]
+def test_pods_of_an_indexed_job_are_decided_together():
+    cluster = a_gang(("plain", 6), indexed=True)
+    found = watched(cluster)
+    judged(cluster)
+    assert found.together == [6, 6]
 
 
-def test_pods_that_do_not_fit_are_tried_separately(together):
-    found = judged(a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1)))
-    assert together == [5, 5]
+def test_pods_that_do_not_fit_are_tried_separately():
+    cluster = a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1))
+    pods = watched(cluster)
+    found = judged(cluster)
+    assert pods.together == [5, 5]
     assert [(len(placed), len(refused)) for *_, placed, refused in found[2]] == [(5, 7), (5, 7)]
     assert found[2][0][-1][0][2] == "0/2 nodes are available: 2 Insufficient cpu."
 
 
-def test_a_launcher_and_its_workers(together):
-    judged(a_gang(("important", 1), ("small", 8)))
-    assert together == [0, 8, 0, 8]
+def test_a_launcher_and_its_workers():
+    cluster = a_gang(("important", 1), ("small", 8))
+    found = watched(cluster)
+    judged(cluster)
+    assert found.together == [0, 8, 0, 8]
 
 
 class Refuses(ReservePlugin):
@@ -279,12 +299,12 @@ class RefusesInPermit(PermitPlugin):
 
 
 @pytest.mark.parametrize("plugin", [Refuses, RefusesInPermit])
-def test_plugins_without_declarations_are_called_for_every_pod(plugin, together):
-    found = judged(a_gang(("plain", 6), plugins=(plugin,)))
-    assert set(together) == {0}
-    with pytest.MonkeyPatch.context() as patch:
-        one_by_one(patch)
-        assert judged(a_gang(("plain", 6), plugins=(plugin,))) == found
+def test_plugins_without_declarations_are_called_for_every_pod(plugin):
+    cluster, other = (a_gang(("plain", 6), plugins=(plugin,)) for _ in range(2))
+    pods = watched(cluster)
+    one_by_one(other)
+    assert judged(cluster) == judged(other)
+    assert set(pods.together) == {0}
 
 
 def counted(gang, *, alone):
@@ -294,10 +314,9 @@ def counted(gang, *, alone):
     metrics = framework_metrics()
     framework.metrics, framework.handle.metrics = metrics, metrics.scheduler
     metrics.count_calls_of(framework.points)
-    with pytest.MonkeyPatch.context() as patch:
-        if alone:
-            one_by_one(patch)
-        scheduled(cluster)
+    if alone:
+        one_by_one(cluster)
+    scheduled(cluster)
     runs = numbers(metrics.scheduler.framework_extension_point_duration_seconds)
     runs = {point: count for point, count in runs.items() if "Sign" not in point}
     return runs, numbers(metrics.scheduler.batch_attempts_total), metrics.scheduler.preemption_attempts_total.value
@@ -315,17 +334,11 @@ def test_metrics_count_each_pod(gang):
 
 
 def test_equal_pods_that_do_not_fit_are_rejected_at_once_if_plugins_allow():
-    asked = []
-    real = SchedulingAlgorithm.reject_equal
-
-    def reject_equal(self, framework, like, pods, *, within=None):
-        found = real(self, framework, like, pods, within=within)
-        asked.append((len(pods), len(found)))
-        return found
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SchedulingAlgorithm, "reject_equal", reject_equal)
-        judged(a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1)))
-        judged(a_gang(("spread by zone", 12), ("port", 8), gang=30, topology=False))
-    assert asked[:2] == [(6, 6), (6, 6)]
-    assert asked[2:] == [(4, 4)]
+    big = a_gang(("plain", 12), gang=12, sizes=(4, 4, 1, 1))
+    pods = watched(big)
+    judged(big)
+    assert pods.asked == [(6, 6), (6, 6)]
+    other = a_gang(("spread by zone", 12), ("port", 8), gang=30, topology=False)
+    pods = watched(other)
+    judged(other)
+    assert pods.asked == [(4, 4)]

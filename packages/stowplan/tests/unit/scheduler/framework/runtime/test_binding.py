@@ -16,6 +16,8 @@ WAIT = Status(Code.Wait)
 PENDING = Status(Code.Pending, ("later",))
 OOPS = RuntimeError("oops")
 PARALLEL = PreBindPreFlightResult(allow_parallel=True)
+#: The end of a binding that failed.
+UNRESERVED = ["C.unreserve", "B.unreserve", "A.unreserve"]
 
 
 def attempt(**plugins):
@@ -225,7 +227,7 @@ def test_without_pre_flights_all_run_in_sequence():
 def test_a_failed_pre_bind_stops(groups, answer, status):
     log, call = attempt(A={}, B={"pre_bind": answer}, C={})
     assert pre_bind(call, *groups) == status
-    assert log == ["A.pre_bind", "B.pre_bind"]
+    assert log == ["A.pre_bind", "B.pre_bind", *UNRESERVED]
 
 
 async def _wait_for_ever(plugin):
@@ -242,7 +244,7 @@ def test_the_first_failure_cancels_the_others():
 
     log, call = attempt(A={"pre_bind": _wait_for_ever}, B={"pre_bind": fails}, C={})
     assert pre_bind(call, ("A", "B"), ("C",)) == ("Unschedulable", "B", "no room")
-    assert log == ["A.pre_bind", "B.pre_bind", "A: some other PreBind operation failed"]
+    assert log == ["A.pre_bind", "B.pre_bind", "A: some other PreBind operation failed", *UNRESERVED]
 
 
 # -- Bind and PostBind ------------------------------------------------------------------------------------------------
@@ -266,7 +268,8 @@ def bind(call):
 def test_bind(answers, status, called):
     log, call = attempt(**{name: {"bind": answers.get(name)} for name in "ABC"})
     assert bind(call) == status
-    assert log == [f"{name}.bind" for name in called]
+    after = UNRESERVED if status else [f"{name}.post_bind" for name in "ABC"]
+    assert log == [*(f"{name}.bind" for name in called), *after]
 
 
 def test_without_a_bind_plugin_it_is_skipped():
@@ -277,7 +280,7 @@ def test_without_a_bind_plugin_it_is_skipped():
 def test_a_failed_bind_is_not_left_to_the_next(answer, status):
     log, call = attempt(A={"bind": SKIP}, B={"bind": answer}, C={})
     assert bind(call) == status
-    assert log == ["A.bind", "B.bind"]
+    assert log == ["A.bind", "B.bind", *UNRESERVED]
 
 
 def test_a_post_bind_that_raises_does_not_stop_the_others():

@@ -7,11 +7,12 @@ import pytest
 
 from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.interface import PostFilterResult
+from stowplan.scheduler.framework.interface import BindPlugin, PostFilterResult
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.runtime.metrics import timed
 from stowplan.scheduler.framework.status import SKIP, Code, Status, raised, unschedulable
 from support.observing.metrics import framework_metrics, numbers
+from support.plugins.recording_plugins import an_attempt, framework_of
 
 PLUGIN = SimpleNamespace(name="P", hang_guard=None)
 
@@ -20,10 +21,16 @@ def called(state, point, does, *args):
     return call(does, *args, check=None, failed=raised, times=state.plugin_times, at=(point, PLUGIN))
 
 
-async def called_later(state, clock, does):
-    plugin = SimpleNamespace(name="P", hang_guard=None, bind=lambda *args: does())
-    framework = SimpleNamespace(plugins={"P": plugin}, now=clock)
-    return await call_plugin(framework, "Bind", "P", state, None, "n1")
+async def called_later(state, metrics, does):
+    class P(BindPlugin):
+        name = "P"
+
+        async def bind(self, state, pod, node_name):
+            return await does()
+
+    framework, _, pod, node_name = an_attempt(framework_of(P))
+    framework.metrics = metrics
+    return await call_plugin(framework, "Bind", "P", state, pod, node_name)
 
 
 class Clock:
@@ -95,17 +102,17 @@ async def test_a_coroutine_is_timed_to_its_end(metrics, state, clock):
     async def oops():
         raise RuntimeError("oops")
 
-    assert await called_later(state, clock, bind) is SKIP
-    assert "oops" in (await called_later(state, clock, oops)).message
+    assert await called_later(state, metrics, bind) is SKIP
+    assert "oops" in (await called_later(state, metrics, oops)).message
     assert executions(metrics) == {("P", "Bind", "Skip"): (1, 2.0), ("P", "Bind", "Error"): (1, 0.0)}
 
 
-async def test_calls_of_other_cycles_are_not_timed(metrics, clock):
+async def test_calls_of_other_cycles_are_not_timed(metrics):
     async def bind():
         return SKIP
 
     assert called(CycleState(), "Filter", str, 7) == "7"
-    assert await called_later(CycleState(), clock, bind) is SKIP
+    assert await called_later(CycleState(), metrics, bind) is SKIP
     assert executions(metrics) == {}
 
 
@@ -127,8 +134,10 @@ def test_a_run_is_timed_by_its_code(metrics, clock):
         return code
 
     assert numbers(metrics.scheduler.framework_extension_point_duration_seconds) == {}
-    run(SimpleNamespace(metrics=metrics), 0.5, code=Code.Unschedulable)
-    run(SimpleNamespace(metrics=None), 0.5, code=Code.Success)
+    framework = framework_of()
+    run(framework, 0.5, code=Code.Success)
+    framework.metrics = metrics
+    run(framework, 0.5, code=Code.Unschedulable)
     family = metrics.scheduler.framework_extension_point_duration_seconds
     found = {values: (child.count, child.sum) for values, child in family.series()}
     assert found == {("Reserve", "Unschedulable", "default-scheduler"): (1, 0.5)}
