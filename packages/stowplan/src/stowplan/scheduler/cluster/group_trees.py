@@ -86,10 +86,13 @@ class GroupTrees:
 
     def path(self, key: str) -> list[str]:
         """The group and its ancestors, the root last; empty if one of them does not exist, or if there is a cycle."""
+        found = self._known_path(key)
+        return found if found and not self.parent(found[-1]) else []
+
+    def _known_path(self, key: str) -> list[str]:
+        """The group and its ancestors, up to the first one that does not exist, or comes again."""
         found: list[str] = []
-        while key:
-            if key in found or self.get(key) is None:
-                return []
+        while key and key not in found and self.get(key) is not None:
             found.append(key)
             key = self.parent(key)
         return found
@@ -130,15 +133,18 @@ class GroupTrees:
     def disrupted_with(self, group: str) -> str:
         """The highest group, from this PodGroup upwards, whose pods are only evicted together; "" if there is none."""
         found = ""
-        for key in self.path(group) if self.exist else (group,):
+        for key in self._known_path(group) if self.exist else (group,):
             its = self.get(key)
             if its is not None and its.spec.disrupted_as_a_whole:
                 found = key
         return found
 
     def priority(self, group: str) -> int | None:
-        """The priority of the root of a PodGroup's tree; None if there is none."""
-        its = self.get(self.root(group))
+        """With which a PodGroup's pods resist: that of the root, or of the last ancestor that exists.
+
+        None if the group does not exist.
+        """
+        its = self.get(self._known_path(group)[-1] if self.exist and self.get(group) is not None else group)
         return None if its is None else its.spec.priority or 0
 
     # -- pods ---------------------------------------------------------------------------------------------------------

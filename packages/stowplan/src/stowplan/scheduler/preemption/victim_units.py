@@ -19,6 +19,7 @@ import numpy as np
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.arrays import Ints
+from stowplan.scheduler.cluster.group_trees import is_composite
 from stowplan.scheduler.cluster.state import ClusterState
 
 
@@ -32,7 +33,8 @@ class VictimUnits:
         self.unit: Ints = np.arange(pods.n)
         self.priority: Ints = pods.priority[: pods.n].copy()
         self._start: Ints = pods.start_time[: pods.n].copy()
-        #: The number of its pods; 0 for a pod without a group, which is less important than all that have one.
+        #: The number of its pods; 0 for a pod without a group, which is less important than all that have one; more
+        #: than the number of all pods for a composite group, which is more important than all PodGroups.
         self._rank: Ints = np.zeros(pods.n, np.int64)
         #: First slot -> all slots, for units of several pods.
         self._members: dict[int, Ints] = {}
@@ -44,15 +46,17 @@ class VictimUnits:
                 self.priority[slots] = priority
             if whole := trees.disrupted_with(key):
                 together[whole] += slots
-        for of_unit in together.values():
-            self._join(np.array(of_unit, np.int64))
+        for whole, of_unit in together.items():
+            members = np.array(of_unit, np.int64)
+            self._rank[members] = len(members) + (pods.n if is_composite(whole) else 0)
+            self._join(members)
 
     def _join(self, slots: Ints) -> None:
         """Make pods one unit."""
         if len(slots) == 1:
             return
         slots = slots[np.argsort(self._order[slots])]
-        self.unit[slots], self._rank[slots] = slots[0], len(slots)
+        self.unit[slots] = slots[0]
         self._start[slots] = self._start[slots].min()
         self._members[int(slots[0])] = slots
 

@@ -20,7 +20,7 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.group_trees import AnyGroup, key_of_group
+from stowplan.scheduler.cluster.group_trees import AnyGroup, is_composite, key_of_group
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Code, Status, unresolvable
@@ -47,6 +47,8 @@ class Unit(PlainStruct, eq=False):
     met: int
     #: Whether the start of any of its pods counts, from 1.37 on; before, only that of the first one does.
     all_starts: bool = False
+    #: Whether it is a composite group, which is more important than PodGroups, and these more than single pods.
+    composite: bool = False
 
     def importance(self) -> tuple[int | bool, ...]:
         """A sort key: the most important unit comes first."""
@@ -56,7 +58,8 @@ class Unit(PlainStruct, eq=False):
         # One that has not started counts as starting at its position.
         started = (start, self.met if start == NOT_STARTED else 0)
         # The reference leaves ties to chance; here pods that are terminating anyway are evicted first.
-        return -self.priority, alone, 0 if alone else -len(self.pods), *started, first.terminating, self.met
+        kind = not self.composite, alone
+        return -self.priority, *kind, 0 if alone else -len(self.pods), *started, first.terminating, self.met
 
 
 def victims_of(
@@ -106,7 +109,7 @@ def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:
                 of_group[whole].pods.append(info)
                 continue
             priority = disruption_priority(cluster, info) if by_group or whole else info.priority
-            unit = Unit([info], priority, len(units), by_group)
+            unit = Unit([info], priority, len(units), by_group, is_composite(whole))
             units.append(unit)
             if whole:
                 of_group[whole] = unit

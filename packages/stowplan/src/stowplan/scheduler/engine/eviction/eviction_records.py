@@ -30,7 +30,7 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.group_trees import key_of_group, qualified_name
+from stowplan.scheduler.cluster.group_trees import is_composite, key_of_group, qualified_name
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Alarm
@@ -271,14 +271,13 @@ class PreemptingPod:
 
 
 class PreemptingGroup:
-    type = "podgroup"
-
     def __init__(self, plan: GroupEvictionPlan) -> None:
         self.node_name = CLUSTER
         self.object, self.pods = plan.group, plan.pods
         self.metadata = plan.group.metadata
         self.uid = self.metadata.uid
         self._tree = key_of_group(plan.group)
+        self.type = "compositepodgroup" if is_composite(self._tree) else "podgroup"
         self.key = qualified_name(self._tree)
         self.priority = plan.group.spec.priority or 0
 

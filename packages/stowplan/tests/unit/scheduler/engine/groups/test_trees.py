@@ -183,6 +183,32 @@ class TestPreemption:
             gone = [event["regarding"]["name"] for event in cluster.events(reason="Preempted")]
             assert len(gone) == (2 if mode is ALL else 1)
 
+    def test_victims_hear_of_what_kind_of_group_it_is(self):
+        with cluster_of(node("n1", 1), low("l1")) as cluster:
+            cluster.create(a_composite("root", priority=9), a_group("x", parent="root"), *pods("x", 1, priority=9))
+            (event,) = cluster.events(reason="Preempted")
+            assert event["note"] == "Preempted by compositepodgroup composite-root on node cluster"
+
+    def test_a_pod_evicts_a_pod_group_rather_than_a_composite_group(self):
+        with cluster_of(node("n1")) as cluster:
+            cluster.create(a_composite("root", priority=1, mode=ALL), a_group("x", parent="root"))
+            cluster.create(*pods("x", 1, priority=1), a_group("y", priority=1, mode=ALL), *pods("y", 1, priority=1))
+            cluster.create(low("high", priority=9))
+            (event,) = cluster.events(reason="Preempted")
+            assert event["regarding"]["name"] == "y0"
+
+    def test_without_its_root_a_pod_resists_with_the_priority_that_is_left(self):
+        with cluster_of(node("n1", 1)) as cluster:
+            cluster.create(a_composite("root", priority=5), a_composite("mid", priority=5, parent="root"))
+            cluster.create(a_group("x", parent="mid", priority=5), *pods("x", 1, priority=5))
+            cluster.delete("compositepodgroups.scheduling.k8s.io", "root")
+            trees = cluster.engine.state.group_trees
+            assert trees.root("default/x") == ""
+            assert trees.priority("default/x") == 5
+            cluster.create(low("high", priority=6))
+            (event,) = cluster.events(reason="Preempted")
+            assert event["regarding"]["name"] == "x0"
+
 
 def test_what_a_plugin_reserved_for_siblings_is_undone():
     calls = []

@@ -1,78 +1,13 @@
-"""Upstream's scenarios of preemption by groups, as data: who runs in the end, who was evicted, who was nominated.
+"""Upstream's scenarios of preemption by groups, as data.
 
 After test/integration/scheduler/preemption/podgrouppreemption_test.go at the code freeze of 1.37: its first 24 cases.
-Victims take three seconds to terminate. Pods without a node of their own in the table go to the first node.
 """
 
 from operator import attrgetter
 
-import msgspec
 import pytest
 
-from stowplan.scheduler.framework.interface import NodeScorePlugin
-from stowplan.testing import a_pod
-from stowplan.testing.live import Latency, live_cluster
-from support.plugins.answering_plugins import configuration
-from support.scheduling.groups import a_group, node
-
-
-class Case(msgspec.Struct, kw_only=True):
-    name: str
-    #: CPUs of nodes n1, n2, ….
-    nodes: tuple[int, ...]
-    #: Name, priority, min count (None: basic), further fields of the spec.
-    groups: list[tuple]
-    #: Name, CPUs, priority, options: `on` (a node), `group`, further fields of the spec.
-    initial: list[tuple]
-    preemptors: list[tuple]
-    #: Pods that have a node in the end, and pods that have none.
-    bound: str
-    left: str = ""
-    evicted: str = ""
-    nominated: str = ""
-    #: Whether preemptors come one by one, and not all at once.
-    in_turn: bool = False
-    policy_gate: bool = False
-    prefers_first: bool = False
-    #: What the budget of the pods with the label app=foo allows.
-    budget: int | None = None
-
-
-ALL = {"disruptionMode": {"all": {}}}
-NEVER, LOWER = {"preemptionPolicy": "Never"}, {"preemptionPolicy": "PreemptLowerPriority"}
-APART = {
-    "affinity": {
-        "podAntiAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": [
-                {
-                    "labelSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]},
-                    "topologyKey": "kubernetes.io/hostname",
-                }
-            ]
-        }
-    }
-}
-
-
-def pods(names, cpu="1", priority=100, group="pg", **options):
-    return [(name, cpu, priority, {"group": group, **options}) for name in names.split()]
-
-
-def lows(names, cpu="1", priority=10, **options):
-    return [(name, cpu, priority, options) for name in names.split()]
-
-
-def on(node_name, name, cpu="1", priority=10, **options):
-    return (name, cpu, priority, {"on": node_name, **options})
-
-
-def spread_out(names, priorities, **options):
-    """One pod on each node."""
-    return [
-        on(f"n{i}", name, priority=priority, **options)
-        for i, (name, priority) in enumerate(zip(names.split(), priorities, strict=True), 1)
-    ]
-
+from support.scheduling.preemption_cases import ALL, APART, LOWER, NEVER, Case, check, lows, on, pods, spread_out
 
 HIGH = "h1 h2 h3"
 TWO_GROUPS = [
@@ -298,82 +233,6 @@ CASES = [
 ]
 
 
-class PrefersFirst(NodeScorePlugin):
-    name = "PrefersFirst"
-
-    def score_node(self, state, pod, node):
-        return 100 if node.name == "n1" else 0
-
-
-def objects_of(rows, *, placed):
-    for name, cpu, priority, options in rows:
-        options = dict(options)
-        where, group, labels = options.pop("on", "n1"), options.pop("group", ""), options.pop("labels", {})
-        built = a_pod(name).labels(**labels)
-        spec = {"priority": priority, **options}
-        spec |= {"schedulingGroup": {"podGroupName": group}} if group else {}
-        spec |= {"nodeName": where} if placed else {}
-        yield (built.requests(cpu=cpu) if cpu else built).spec(**spec).obj()
-
-
-def groups_of(case):
-    for name, priority, count, more in case.groups:
-        made = a_group(name, gang=count, priority=priority, mode={"single": {}})
-        made["spec"] |= more
-        yield made
-
-
-def budget_of(case):
-    if case.budget is not None:
-        yield {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": "foo", "namespace": "default"},
-            "spec": {"selector": {"matchLabels": {"app": "foo"}}},
-            "status": {"disruptionsAllowed": case.budget},
-        }
-
-
-def cluster_of(case):
-    nodes = [node(f"n{i}", cpu, **{"kubernetes.io/hostname": f"n{i}"}) for i, cpu in enumerate(case.nodes, 1)]
-    groups = [group for group in groups_of(case) if case.in_turn or group["metadata"]["name"] != "pg"]
-    objects = [*nodes, *groups, *budget_of(case), *objects_of(case.initial, placed=True)]
-    own = {"plugins": {"multiPoint": {"enabled": [{"name": "PrefersFirst", "weight": 100}]}}}
-    options = {"config": configuration(own), "plugins": [PrefersFirst]} if case.prefers_first else {}
-    return live_cluster(
-        *objects,
-        feature_gates={"GenericWorkload": True, "PodGroupPreemptionPolicy": case.policy_gate},
-        emulated_version="1.37",
-        latency=Latency(deletions=lambda pod: 3.0),
-        **options,
-    )
-
-
-def nominated(cluster, case, until=""):
-    """The preemptors, up to the last one that exists, that are nominated to a node."""
-    names = [name for name, *_ in case.preemptors]
-    names = names[: names.index(until) + 1] if until else names
-    return {name for name in names if cluster.get("pods", name)["status"].get("nominatedNodeName")}
-
-
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_who_runs_in_the_end(case):
-    found = set()
-    with cluster_of(case) as cluster:
-        for pod in objects_of(case.preemptors, placed=False):
-            cluster.create(pod)
-            if case.in_turn:
-                found |= nominated(cluster, case, until=pod["metadata"]["name"])
-                cluster.advance(30)
-        if not case.in_turn:
-            # Its pods were gated, and are tried at the same time.
-            cluster.create(*(group for group in groups_of(case) if group["metadata"]["name"] == "pg"))
-        for _ in range(60):
-            found |= nominated(cluster, case)
-            cluster.advance(2)
-        cluster.engine.validate()
-        evicted = {event["regarding"]["name"] for event in cluster.events(reason="Preempted")}
-        assert evicted == set(case.evicted.split())
-        assert all(cluster.node_of(name) for name in case.bound.split())
-        assert not any(cluster.node_of(name) for name in case.left.split())
-        assert found >= set(case.nominated.split())
+    check(case)
