@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, cast
@@ -105,7 +105,7 @@ class Progress(PlainStruct, frozen=True):
     expected: int | None
 
 
-@dataclass
+@dataclass(repr=False)
 class SimulationResult:
     """The results of a simulation.
 
@@ -116,12 +116,17 @@ class SimulationResult:
     """
 
     summary: SummaryRecord
-    series: list[SampleRow] = field(repr=False)
+    series: list[SampleRow]
     #: What the report shows.
-    record: ReportRecord = field(repr=False)
+    record: ReportRecord
     #: None if they were written to a folder, or not requested.
-    decisions: list[DecisionRow] | None = field(repr=False, default=None)
+    decisions: list[DecisionRow] | None = None
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        summary = self.summary
+        pending = summary.ends.get("pending", 0)
+        return f"<SimulationResult: {summary.name}: {count(summary.arrived, 'pod')}, {pending:,} pending at the end>"
 
     def to_frame(self) -> Any:
         """The decisions as a pandas or polars DataFrame, with a column per resource and label, and NaN for none.

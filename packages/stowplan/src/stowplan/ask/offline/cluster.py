@@ -34,6 +34,7 @@ from stowplan.ask.offline.arguments import (
     warn_of_workloads,
 )
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.offline.cluster_tables import HeatMap, heat_map, node_rows, pod_rows
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.ask.offline.scheduling import Attempts, Reservations, Scheduling
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
@@ -70,6 +71,7 @@ from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, 
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
+from stowplan.scheduler.inspection.frames import to_frame
 
 if TYPE_CHECKING:
     from stowplan.ask.loading.live_cluster import LiveCluster
@@ -320,6 +322,41 @@ class Cluster:
         placed = sum(1 for _ in state.placed_pods())
         nodes, pods = count(state.table.count, "node"), count(placed, "pod")
         return f"<Cluster: {nodes} with {pods}, {len(state.pending):,} pending>"
+
+    # -- tables and pictures -------------------------------------------------------------------------------------------
+
+    def nodes_frame(self) -> Any:
+        """The nodes as a pandas or polars DataFrame: what each has, what is requested and free, taints and labels.
+
+        CPU is in millicores, memory in bytes, as in all columns of resources.
+
+        Examples:
+            >>> cluster.nodes_frame()[["node", "nvidia.com/gpu.free"]]  # doctest: +SKIP
+                 node  nvidia.com/gpu.free
+            0  gpu-a1                    1
+        """
+        return to_frame(node_rows(self.state))
+
+    def pods_frame(self) -> Any:
+        """The pods as a pandas or polars DataFrame, with a column per requested resource and label.
+
+        Examples:
+            >>> cluster.pods_frame().groupby("workload")["requests.cpu"].sum()  # doctest: +SKIP
+        """
+        return to_frame(pod_rows(self.state))
+
+    def heatmap(self, resource: str = "cpu", by: str | None = None) -> HeatMap:
+        """The nodes by how much of a resource is requested; a picture in notebooks.
+
+        `by`: the label of nodes that groups them, "" for none; by default the zone, if nodes have one.
+
+        Examples:
+            >>> cluster.heatmap("nvidia.com/gpu", by="")
+            <HeatMap: 2 of 4 nvidia.com/gpu free, 7 nodes without any>
+        """
+        if resource not in (known := self.state.table.resources):
+            raise ClusterError(f"heatmap: no node has {resource!r}; nodes have {', '.join(known)}")
+        return heat_map(self.state, resource, by)
 
     # -- objects ------------------------------------------------------------------------------------------------------
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stowplan.ask.explain.text.tables import Block
 from stowplan.ask.offline import Cluster
 from stowplan.ask.rebalance.goals import RoomFor
 from stowplan.ask.rebalance.rebalance import rebalance
+from stowplan.ask.what_if.answer_records import PagedAnswer
 from stowplan.ask.what_if.hypothetical_changes import Put
 from stowplan.scheduler.framework.explanations.formatting import amount
 from stowplan.scheduler.inspection.records import Record
@@ -32,10 +34,15 @@ class GainRecord(Record, frozen=True, kw_only=True):
     why_not: str = ""
 
 
-class RoomAnswer(Record, frozen=True, kw_only=True):
+class RoomAnswer(PagedAnswer, frozen=True, kw_only=True):
     room: RoomRecord
     gains: tuple[GainRecord, ...] = ()
     notes: tuple[str, ...] = ()
+
+    def page(self) -> list[Block]:
+        from stowplan.ask.rebalance.plan_text import room_page
+
+        return room_page(self)
 
 
 def room(cluster: Cluster) -> RoomAnswer:

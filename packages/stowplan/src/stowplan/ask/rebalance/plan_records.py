@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from stowplan.ask.what_if.answer_records import Answer
+from stowplan.ask.explain.text.tables import Block
+from stowplan.ask.what_if.answer_records import Answer, PagedAnswer
 
 
 class PlannedMoveRecord(Answer, frozen=True, kw_only=True):
@@ -52,7 +53,7 @@ class BalanceRecord(Answer, frozen=True, kw_only=True):
     unevenness: float
 
 
-class RebalanceRecord(Answer, frozen=True, kw_only=True):
+class RebalanceRecord(PagedAnswer, frozen=True, kw_only=True):
     kind: str = "Rebalance"
     goal: str
     #: Nodes to cordon before the first move.
@@ -70,3 +71,8 @@ class RebalanceRecord(Answer, frozen=True, kw_only=True):
     #: Whether the goal is met.
     met: bool
     notes: tuple[str, ...] = ()
+
+    def page(self) -> list[Block]:
+        from stowplan.ask.rebalance.plan_text import rebalance_page
+
+        return rebalance_page(self)

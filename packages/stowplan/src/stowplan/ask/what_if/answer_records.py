@@ -7,11 +7,15 @@ Pods are named `namespace/name`. For conventions of all records see `inspection/
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any
 
 import msgspec
 
+from stowplan.ask.explain.text.tables import Block, plain
 from stowplan.scheduler.inspection.records import Record, document
+
+_LINE = "\n"
 
 
 class Answer(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -20,6 +24,20 @@ class Answer(Record, frozen=True, kw_only=True, omit_defaults=False):
     def to_dict(self) -> dict[str, Any]:
         """The answer as JSON-able data."""
         return document(self)
+
+
+class PagedAnswer(Answer, frozen=True, kw_only=True, omit_defaults=False):
+    """An answer as a whole. Python shows its first line, notebooks the page that the command prints."""
+
+    def page(self) -> list[Block]:
+        """As text."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {plain(self.page()).partition(_LINE)[0]}>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{escape(plain(self.page()))}</pre>"
 
 
 # -- fit --------------------------------------------------------------------------------------------------------------
@@ -54,7 +72,7 @@ class MixRecord(Answer, frozen=True, kw_only=True):
     price: float | None
 
 
-class FitRecord(Answer, frozen=True, kw_only=True):
+class FitRecord(PagedAnswer, frozen=True, kw_only=True):
     kind: str = "Fit"
     pod: str
     #: Number of pods requested; None: as many as fit.
@@ -76,8 +94,13 @@ class FitRecord(Answer, frozen=True, kw_only=True):
     mix: MixRecord | None = None
     notes: tuple[str, ...] = ()
 
+    def page(self) -> list[Block]:
+        from stowplan.ask.what_if.answer_text import fit_page
 
-class GroupFitRecord(Answer, frozen=True, kw_only=True):
+        return fit_page(self)
+
+
+class GroupFitRecord(PagedAnswer, frozen=True, kw_only=True):
     kind: str = "FitGroup"
     pod_group: str
     #: Number of pods per group.
@@ -94,6 +117,11 @@ class GroupFitRecord(Answer, frozen=True, kw_only=True):
     limited_by: str
     nodes_to_add: tuple[NodesToAddRecord, ...]
     notes: tuple[str, ...]
+
+    def page(self) -> list[Block]:
+        from stowplan.ask.what_if.answer_text import group_fit_page
+
+        return group_fit_page(self)
 
 
 # -- drain and survive ------------------------------------------------------------------------------------------------
@@ -122,7 +150,7 @@ class BlockRecord(Answer, frozen=True, kw_only=True):
     reason: str
 
 
-class DrainRecord(Answer, frozen=True, kw_only=True):
+class DrainRecord(PagedAnswer, frozen=True, kw_only=True):
     kind: str = "Drain"
     #: In the recommended order of draining.
     nodes: tuple[str, ...]
@@ -138,6 +166,11 @@ class DrainRecord(Answer, frozen=True, kw_only=True):
     #: Pods elsewhere that pods of these nodes would preempt, whether or not they find another node.
     displaced: tuple[str, ...]
     notes: tuple[str, ...] = ()
+
+    def page(self) -> list[Block]:
+        from stowplan.ask.what_if.answer_text import drain_page
+
+        return drain_page(self)
 
 
 class LossRecord(Answer, frozen=True, kw_only=True):
@@ -158,13 +191,18 @@ class LossRecord(Answer, frozen=True, kw_only=True):
     survived: bool
 
 
-class SurviveRecord(Answer, frozen=True, kw_only=True):
+class SurviveRecord(PagedAnswer, frozen=True, kw_only=True):
     kind: str = "Survive"
     #: "node", or the label that defines the groups.
     by: str
     #: Worst first.
     losses: tuple[LossRecord, ...]
     notes: tuple[str, ...] = ()
+
+    def page(self) -> list[Block]:
+        from stowplan.ask.what_if.answer_text import survive_page
+
+        return survive_page(self)
 
 
 # -- what-if ----------------------------------------------------------------------------------------------------------
@@ -181,7 +219,7 @@ class SideRecord(Answer, frozen=True, kw_only=True):
     reasons: dict[str, int]
 
 
-class WhatIfRecord(Answer, frozen=True, kw_only=True):
+class WhatIfRecord(PagedAnswer, frozen=True, kw_only=True):
     kind: str = "WhatIf"
     changes: tuple[str, ...]
     before: SideRecord
@@ -193,6 +231,11 @@ class WhatIfRecord(Answer, frozen=True, kw_only=True):
     #: Pods that are placed in both cases, but on different nodes -> (before, after).
     elsewhere: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
+
+    def page(self) -> list[Block]:
+        from stowplan.ask.what_if.answer_text import what_if_page
+
+        return what_if_page(self)
 
 
 #: The answer to a whole question.

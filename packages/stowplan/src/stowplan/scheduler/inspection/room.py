@@ -85,7 +85,7 @@ def room_of(state: ClusterState) -> RoomRecord:
     shapes = [*standard_shapes(table), *_seen(sizes)]
     typical = [(float(number), dict(size)) for size, number in sizes.most_common(32)]
     return RoomRecord(
-        nodes=int(_taking(table).sum()),
+        nodes=int(taking_pods(table).sum()),
         shapes=tuple(room_for(table, shapes)),
         fragmentation=fragmentation(table, typical),
     )
@@ -136,7 +136,7 @@ def requests_text(requests: Mapping[str, int]) -> str:
 
 
 def room_for(table: NodeTable, shapes: Collection[Shape]) -> Iterator[ShapeRoomRecord]:
-    taking = _taking(table)
+    taking = taking_pods(table)
     slots = np.maximum(table.allowed_pods[: table.n] - table.pod_count[: table.n], 0)
     for shape in shapes:
         free, rows = _free(table, shape.requests, taking)
@@ -164,7 +164,7 @@ def _gangs(table: NodeTable, shape: Shape, each: Ints, rows: Ints) -> int:
     return sum(number // shape.pods for number in pods.values())
 
 
-def _taking(table: NodeTable) -> Mask:
+def taking_pods(table: NodeTable) -> Mask:
     """Rows of nodes that take pods."""
     found = table.valid[: table.n] & ~table.unschedulable[: table.n]
     broken = [
