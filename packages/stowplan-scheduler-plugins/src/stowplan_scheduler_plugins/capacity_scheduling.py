@@ -7,22 +7,19 @@ their priorities; one beyond it evicts pods of its own, of lower priority. What 
 Upstream: pkg/capacityscheduling in scheduler-plugins.
 """
 
-from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from stowplan.plugins import (
     ASSIGNED_POD,
     Action,
     ClusterEventWithHint,
-    Code,
     CycleState,
     Diagnosis,
     EnqueueExtensions,
     Explanation,
     Handle,
     Inspection,
-    NodeInfo,
     Nodes,
     NotFoundError,
     PodInfo,
@@ -31,41 +28,21 @@ from stowplan.plugins import (
     ReservePlugin,
     Status,
     TemplateSigned,
-    error,
     on,
-    unresolvable,
     unschedulable,
 )
-from stowplan.plugins.arguments import aggregate
 from stowplan.plugins.objects import PodDisruptionBudget
-from stowplan.plugins.preemption import (
-    Candidate,
-    Candidates,
-    exceeding_budgets,
-    least_important_first,
-    most_important_first,
-    ranked,
-    trial_on,
-)
-from stowplan_scheduler_plugins.elastic_quotas import Amounts, ElasticQuota, Ledger, Quota, Quotas, plus, request_of
+from stowplan.plugins.preemption import Candidates, dry_run_by_node
+from stowplan_scheduler_plugins.elastic_quotas import Ledger, Quotas, plus, request_of
+from stowplan_scheduler_plugins.kinds import ElasticQuota
 from stowplan_scheduler_plugins.preempting import STILL_TERMINATING, PreemptingPlugin
+from stowplan_scheduler_plugins.quota_evictions import Asked, QuotaEvictions
 
 OVER_MAX = Reason("OverQuotaMax", "Pod {pod} is rejected in PreFilter because ElasticQuota {quota} is more than Max")
 OVER_MIN = Reason(
     "OverAllQuotas", "Pod {pod} is rejected in PreFilter because total ElasticQuota used is more than min"
 )
-EXCEEDED = "global quota max exceeded"
 NO_STATE = "not eligible due to failed to read from cycleState"
-
-
-class Asked(NamedTuple):
-    """What PreFilter leaves for PostFilter."""
-
-    quotas: Quotas
-    request: Amounts
-    #: With nominated pods that come first: those that count for the pod's own quota, and for all.
-    in_quota: Amounts
-    in_total: Amounts
 
 
 class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, TemplateSigned, EnqueueExtensions):
@@ -85,7 +62,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
         quotas, request = self.quotas(), request_of(pod)
         own = quotas.get(pod.namespace)
         if own is None:
-            state.write(self.name, Asked(quotas, request, request, request))
+            state.write(self.name, Asked(quotas=quotas, request=request, in_quota=request, in_total=request))
             return None
         in_quota, in_total = [request], [request]
         nominator = self.handle.nominator
@@ -99,7 +76,7 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
                     in_total.append(request_of(other))
                 elif quota is not own and not quota.over_min():
                     in_total.append(request_of(other))
-        asked = Asked(quotas, request, plus(*in_quota), plus(*in_total))
+        asked = Asked(quotas=quotas, request=request, in_quota=plus(*in_quota), in_total=plus(*in_total))
         state.write(self.name, asked)
         if own.over_max_with(asked.in_quota):
             return unschedulable(OVER_MAX.of(pod=pod.key, quota=pod.namespace))
@@ -121,7 +98,8 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
 
     def try_evictions(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
         asked: Asked = state.read(self.name)
-        return self._dry_run(state, pod, diagnosis, asked)
+        rules = QuotaEvictions(pod, asked, self.handle.cluster.table.n)
+        return dry_run_by_node(self.handle, state, pod, diagnosis, rules)
 
     def _waits_for_victims(self, pod: PodInfo, diagnosis: Diagnosis, asked: Asked) -> bool:
         node = self.nominated_node(pod, diagnosis)
@@ -143,78 +121,6 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
                 return True
         return False
 
-    def _dry_run(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, asked: Asked) -> Candidates:
-        found: list[Candidate] = []
-        failures: Counter[str] = Counter()
-        errors: dict[str, None] = {}
-        tried = 0
-        for node in self.handle.nodes():
-            status = diagnosis.status(self.handle.cluster.table.row_of[node.name])
-            if status is None or status.code != Code.Unschedulable:
-                continue
-            tried += 1
-            answer = self._victims_on(state, pod, node, asked)
-            if isinstance(answer, Candidate):
-                found.append(answer)
-            elif answer.code == Code.Error:
-                errors[answer.message] = None
-            else:
-                failures.update(answer.shown_reasons)
-        run = ranked(self.handle, found, diagnosis)
-        run.tried = tried
-        run.failures.update(failures)
-        if errors:
-            run.error = error(aggregate(errors))
-        return run
-
-    def _victims_on(self, state: CycleState, pod: PodInfo, node: NodeInfo, asked: Asked) -> Candidate | Status:
-        cluster, quotas = self.handle.cluster, asked.quotas.trial()
-        trial = trial_on(self.handle, state, pod, node.name)
-
-        def move(victim: PodInfo, sign: int) -> None:
-            (trial.add if sign > 0 else trial.remove)(victim)
-            quotas.move(victim, sign)
-
-        def over_quota(request: Amounts, total: Amounts) -> bool:
-            own = quotas.get(pod.namespace)
-            return own is not None and (own.over_max_with(request) or quotas.over_min_together(total))
-
-        own = quotas.get(pod.namespace)
-        more_than_min = own is not None and own.over_min_with(asked.in_quota)
-        potential = []
-        for other in least_important_first(cluster, node.pods):
-            if _may_evict(pod, other, own, quotas.get(other.namespace), more_than_min=more_than_min):
-                move(other, -1)
-                potential.append(other)
-        if not potential:
-            return unresolvable(f"No victims found on node {node.name} for preemptor pod {pod.name}")
-        refusal = trial.refusal()
-        if refusal is not None:
-            return refusal
-        if over_quota(asked.request, asked.request):
-            return unschedulable(EXCEEDED)
-        judged = most_important_first(cluster, potential)
-        violating = exceeding_budgets(cluster, judged)
-        in_order = sorted(zip(judged, violating, strict=True), key=lambda one: not one[1])
-        victims, violations = [], 0
-        for other, violates in in_order:
-            move(other, 1)
-            fits = trial.refusal() is None
-            if not fits:
-                move(other, -1)
-            over = over_quota(asked.in_quota, asked.in_total)
-            if over and not fits:
-                # Parity: it is removed twice, which is an error.
-                return error(f"no corresponding pod {other.name} in pods of node {node.name}")
-            if over:
-                move(other, -1)
-            if over or not fits:
-                victims.append(other)
-                violations += violates and not fits
-        if any(violating) and not all(violating):
-            victims = most_important_first(cluster, victims)
-        return Candidate(node.name, tuple(victims), violations)
-
     def reserve(self, state: CycleState, pod: PodInfo, node_name: str) -> Status | None:
         # Assumed pods count as pods on nodes.
         return None
@@ -224,13 +130,3 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return (on(ASSIGNED_POD, Action.Delete), on(ElasticQuota.resource, Action.All))
-
-
-def _may_evict(pod: PodInfo, other: PodInfo, own: Quota | None, quota: Quota | None, *, more_than_min: bool) -> bool:
-    if own is None:
-        return quota is None and other.priority < pod.priority
-    if quota is None:
-        return False
-    if more_than_min:
-        return other.namespace == pod.namespace and other.priority < pod.priority
-    return other.namespace != pod.namespace and quota.over_min()

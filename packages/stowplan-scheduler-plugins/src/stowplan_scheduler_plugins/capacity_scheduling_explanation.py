@@ -9,7 +9,6 @@ from stowplan_scheduler_plugins.capacity_scheduling import CapacityScheduling
 from stowplan_scheduler_plugins.elastic_quotas import (
     UNLIMITED,
     Amounts,
-    ElasticQuota,
     Quota,
     Quotas,
     beyond,
@@ -18,6 +17,7 @@ from stowplan_scheduler_plugins.elastic_quotas import (
     request_of,
     shown,
 )
+from stowplan_scheduler_plugins.kinds import ElasticQuota
 
 
 class CapacitySchedulingExplanation(Explanation):

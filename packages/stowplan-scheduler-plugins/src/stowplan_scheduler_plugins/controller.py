@@ -21,9 +21,8 @@ from stowplan.controllers import (
 )
 from stowplan.plugins import CustomObject
 from stowplan.plugins.objects import Pod, parse_quantity
-from stowplan_scheduler_plugins.coscheduling import LABEL, PodGroup
-from stowplan_scheduler_plugins.elastic_quotas import ElasticQuota
 from stowplan_scheduler_plugins.group_status import MEMBERS, Status, reconciled_group, reconciled_quota
+from stowplan_scheduler_plugins.kinds import LABEL, ElasticQuota, PodGroup
 
 
 class PodGroupController(Controller):

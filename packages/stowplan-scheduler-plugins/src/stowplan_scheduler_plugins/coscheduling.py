@@ -39,17 +39,14 @@ from stowplan.plugins import (
     SignPlugin,
     Status,
     WaitingPod,
-    custom_resource,
     on,
     unresolvable,
     unschedulable,
 )
 from stowplan.plugins.objects import parse_timestamp
 from stowplan_scheduler_plugins.coscheduling_args import CoschedulingArgs
+from stowplan_scheduler_plugins.kinds import LABEL, PodGroup
 from stowplan_scheduler_plugins.room_for_groups import gap, shown_gap
-
-PodGroup = custom_resource("podgroups.v1alpha1.scheduling.x-k8s.io")
-LABEL = "scheduling.x-k8s.io/pod-group"
 
 FAILED_RECENTLY = Reason("GroupFailedRecently", "podGroup {group} failed recently")
 TOO_FEW_PODS = Reason(

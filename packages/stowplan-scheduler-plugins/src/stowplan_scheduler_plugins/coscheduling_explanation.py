@@ -11,11 +11,11 @@ from stowplan_scheduler_plugins.coscheduling import (
     NO_ROOM,
     TOO_FEW_PODS,
     Coscheduling,
-    PodGroup,
     group_of,
     min_member,
 )
 from stowplan_scheduler_plugins.elastic_quotas import amounts, shown
+from stowplan_scheduler_plugins.kinds import PodGroup
 from stowplan_scheduler_plugins.room_for_groups import gap
 
 

@@ -1,8 +1,7 @@
 """What ElasticQuotas allow, and what pods use of them.
 
 Amounts are integers: milli-CPU, bytes, and counts. A quota is one per namespace: the first of several. What the pods on
-nodes use is an index of pods by their namespace; a `Ledger` follows it, and the quotas, change by change. What would be
-used if pods were evicted is tried in a copy of what moves.
+nodes use is an index of pods by their namespace; a `Ledger` follows it, and the quotas, change by change.
 
 Parity: a maximum that does not name cpu, memory or ephemeral-storage allows nothing of it; other resources that it does
 not name are unlimited. All init containers count as ones that end before the others start.
@@ -14,13 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stowplan.plugins import Handle, PodIndex, PodInfo, PodShape, custom_resource
+from stowplan.plugins import Handle, PodIndex, PodInfo, PodShape
 from stowplan.plugins.objects import QuantityValue, milli_value, parse_quantity, whole_value
-
-ElasticQuota = custom_resource("elasticquotas.v1alpha1.scheduling.x-k8s.io")
+from stowplan_scheduler_plugins.kinds import ElasticQuota
 
 UNLIMITED = 2**63 - 1
-_ALWAYS = ("cpu", "memory", "ephemeral-storage", "pods")
+ALWAYS = ("cpu", "memory", "ephemeral-storage", "pods")
 
 Amounts = dict[str, int]
 
@@ -58,14 +56,14 @@ USE = PodIndex("ElasticQuota", lambda shape: shape.namespace, request_of)
 
 def exceeds(amount: Mapping[str, int], limit: Mapping[str, int], unnamed: int) -> bool:
     """Whether there is more of any resource than its limit; `unnamed` is that of resources without one."""
-    if any(amount.get(name, 0) > limit.get(name, 0) for name in _ALWAYS):
+    if any(amount.get(name, 0) > limit.get(name, 0) for name in ALWAYS):
         return True
-    return any(value > limit.get(name, unnamed) for name, value in amount.items() if name not in _ALWAYS)
+    return any(value > limit.get(name, unnamed) for name, value in amount.items() if name not in ALWAYS)
 
 
 def beyond(amount: Mapping[str, int], limit: Mapping[str, int], unnamed: int, names: Iterable[str]) -> Amounts:
     """By how much there is more than the limit, of resources that are always compared and of these."""
-    limits = {name: limit.get(name, 0 if name in _ALWAYS else unnamed) for name in {*_ALWAYS, *names}}
+    limits = {name: limit.get(name, 0 if name in ALWAYS else unnamed) for name in {*ALWAYS, *names}}
     return {name: amount.get(name, 0) - most for name, most in sorted(limits.items()) if amount.get(name, 0) > most}
 
 
@@ -85,7 +83,7 @@ def shown(name: str, amount: int) -> str:
     return f"{quantities({name: amount})[name]} {name}"
 
 
-@dataclass
+@dataclass(frozen=True)
 class Quota:
     namespace: str
     min: Amounts
@@ -110,7 +108,7 @@ class Quota:
 
     def _with(self, request: Mapping[str, int]) -> Amounts:
         """What would be used; parity: of other resources, only those that are requested count."""
-        named = {*_ALWAYS, *request}
+        named = {*ALWAYS, *request}
         return {name: self.used.get(name, 0) + request.get(name, 0) for name in named}
 
 
@@ -132,27 +130,18 @@ class Quotas:
         """Whether all together would use more than all are guaranteed: then nobody may borrow."""
         return exceeds(plus(self.used, request), self.min, 0)
 
-    def trial(self) -> "Trial":
-        return Trial(self)
+    def copy(self) -> "Quotas":
+        return Quotas(dict(self._quotas), dict(self.used), dict(self.min))
 
-
-class Trial(Quotas):
-    """Quotas as they would be after evictions; the originals stay as they are."""
-
-    def __init__(self, quotas: Quotas) -> None:
-        super().__init__({}, dict(quotas.used), quotas.min)
-        self._originals = quotas
-
-    def get(self, namespace: str) -> Quota | None:
-        return self._quotas.get(namespace) or self._originals.get(namespace)
-
-    def move(self, pod: PodInfo, sign: int) -> None:
-        """Count a pod, or no longer."""
-        quota = self.get(pod.namespace)
+    def put(self, namespace: str, quota: Quota | None) -> None:
+        """Replace or remove the namespace's quota."""
+        before = self._quotas.pop(namespace, None)
         if quota is not None:
-            moved = {name: sign * amount for name, amount in request_of(pod).items()}
-            self._quotas[pod.namespace] = replace(quota, used=plus(quota.used, moved))
-            self.used = plus(self.used, moved)
+            self._quotas[namespace] = quota
+        for one, sign in ((before, -1), (quota, 1)):
+            if one is not None:
+                _add(self.used, one.used, sign)
+                _add(self.min, one.min, sign)
 
 
 class Ledger:
@@ -165,30 +154,27 @@ class Ledger:
         #: Positions in both logs; -1: everything has to be looked at.
         self._positions = [-1, -1]
         self._specs: dict[str, Any] = {}
-        self._quotas: dict[str, Quota] = {}
-        self._sums = Quotas(self._quotas, {}, {})
+        self._quotas = Quotas({}, {}, {})
 
     def quotas(self) -> Quotas:
-        """As of now; valid until the next call."""
+        """As of now. What was returned stays as it is: a pod's cycle may go on while the cluster changes."""
         of_quotas, of_pods = (log.since(at) for log, at in zip(self._changed, self._positions, strict=True))
+        self._positions = [log.position for log in self._changed]
         if of_quotas is None or of_pods is None:
-            self._start_again()
+            self._specs.clear()
+            self._quotas, of_pods = Quotas({}, {}, {}), []
+            namespaces = [one.metadata.namespace or "default" for one in self._objects.all(ElasticQuota)]
         else:
-            for namespace in dict.fromkeys(key.rpartition("/")[0] or "default" for key in of_quotas):
+            namespaces = [key.rpartition("/")[0] or "default" for key in of_quotas]
+        if namespaces or of_pods:
+            self._quotas = self._quotas.copy()
+            for namespace in dict.fromkeys(namespaces):
                 self._read(namespace)
-            for namespace in of_pods:
+            for namespace in dict.fromkeys(of_pods):
                 quota = self._quotas.get(namespace)
                 if quota is not None:
-                    self._use(quota)
-        self._positions = [log.position for log in self._changed]
-        return self._sums
-
-    def _start_again(self) -> None:
-        self._specs.clear()
-        self._quotas.clear()
-        self._sums = Quotas(self._quotas, {}, {})
-        for namespace in dict.fromkeys(one.metadata.namespace or "default" for one in self._objects.all(ElasticQuota)):
-            self._read(namespace)
+                    self._quotas.put(namespace, replace(quota, used=dict(self._pods.sums(namespace))))
+        return self._quotas
 
     def _read(self, namespace: str) -> None:
         """Replace the namespace's quota by the first one that is there now, if its spec is another."""
@@ -196,20 +182,8 @@ class Ledger:
         spec = None if first is None else first.content.get("spec") or {}
         if spec == self._specs.get(namespace):
             return
-        before = self._quotas.pop(namespace, None)
-        now = None if spec is None else Quota.of(namespace, spec, self._pods.sums(namespace))
         self._specs[namespace] = spec
-        if now is not None:
-            self._quotas[namespace] = now
-        for quota, sign in ((before, -1), (now, 1)):
-            if quota is not None:
-                _add(self._sums.used, quota.used, sign)
-                _add(self._sums.min, quota.min, sign)
-
-    def _use(self, quota: Quota) -> None:
-        _add(self._sums.used, quota.used, -1)
-        quota.used = dict(self._pods.sums(quota.namespace))
-        _add(self._sums.used, quota.used, 1)
+        self._quotas.put(namespace, None if spec is None else Quota.of(namespace, spec, self._pods.sums(namespace)))
 
 
 def _add(total: Amounts, more: Mapping[str, int], sign: int) -> None:

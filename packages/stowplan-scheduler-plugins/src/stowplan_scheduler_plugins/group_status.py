@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from stowplan.controllers import NORMAL, WARNING, Event, ObjectIndex
 from stowplan.plugins.objects import Pod, QuantityValue, parse_quantity, parse_timestamp, sum_text
-from stowplan_scheduler_plugins.coscheduling import LABEL
+from stowplan_scheduler_plugins.kinds import LABEL
 
 Json = Any
 _SLOWEST_START = 48 * 3600

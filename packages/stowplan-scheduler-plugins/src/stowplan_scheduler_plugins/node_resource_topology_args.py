@@ -20,8 +20,8 @@ from stowplan.plugins.arguments import (
     not_omitted,
     struct,
 )
-from stowplan_scheduler_plugins.node_resources_allocatable import RESOURCE, WeightedResource
 from stowplan_scheduler_plugins.topology_caches import ALL, AUTODETECT, ONLY_EXCLUSIVE, ONLY_RESOURCES
+from stowplan_scheduler_plugins.weighted_resources import RESOURCE, WeightedResource
 
 LEAST_NUMA_NODES = "LeastNUMANodes"
 _STRATEGIES = ("MostAllocated", "BalancedAllocation", "LeastAllocated", LEAST_NUMA_NODES)

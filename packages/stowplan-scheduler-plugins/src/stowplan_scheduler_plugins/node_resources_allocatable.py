@@ -13,35 +13,11 @@ import msgspec
 import numpy as np
 
 from stowplan.plugins import CycleState, Ints, Mask, Nodes, PodInfo, Reads, ReadsNoObjects, ScorePlugin, TemplateSigned
-from stowplan.plugins.arguments import (
-    INT64,
-    STRING,
-    Args,
-    FeatureGates,
-    Slice,
-    Struct,
-    documented,
-    invalid,
-    kind,
-    named_string,
-    not_omitted,
-    struct,
-)
+from stowplan.plugins.arguments import Args, FeatureGates, Slice, Struct, documented, invalid, kind, named_string
 from stowplan_scheduler_plugins.scores import lowest_to_highest, truncated
+from stowplan_scheduler_plugins.weighted_resources import RESOURCE, WeightedResource
 
 LEAST, MOST = "Least", "Most"
-
-
-class WeightedResource(msgspec.Struct, frozen=True):
-    name: str = ""
-    weight: int = 0
-
-
-RESOURCE = struct(
-    "ResourceSpec",
-    name=documented(not_omitted(STRING), "The resource, such as cpu."),
-    weight=documented(INT64, "Its weight."),
-)
 #: A milli-CPU counts as much as a MiB.
 _DEFAULT_RESOURCES = (WeightedResource("cpu", 1 << 20), WeightedResource("memory", 1))
 

@@ -11,7 +11,7 @@ from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_scheduler_plugins.controller import PodGroupController
-from stowplan_scheduler_plugins.coscheduling import LABEL
+from stowplan_scheduler_plugins.kinds import LABEL
 from support.api.embedded import Api, pod
 from support.paths import ROOT
 

@@ -1,13 +1,15 @@
 """Which groups and quotas a change concerns, and what is written for them."""
 
+import subprocess
+import sys
+
 import pytest
 
 from stowplan.controllers import DONE, Change, Objects, convert, run_command
 from stowplan.plugins.objects import Pod
 from stowplan.testing import a_pod
 from stowplan_scheduler_plugins.controller import ElasticQuotaController, PodGroupController
-from stowplan_scheduler_plugins.coscheduling import LABEL, PodGroup
-from stowplan_scheduler_plugins.elastic_quotas import ElasticQuota
+from stowplan_scheduler_plugins.kinds import LABEL, ElasticQuota, PodGroup
 
 
 def custom(kind, name, namespace="default", **content):
@@ -92,3 +94,10 @@ def test_the_command_says_what_is_wrong_with_its_flags(capsys):
     ]
     assert run("--help") == 0
     assert "--enableLeaderElection" in capsys.readouterr().out
+
+
+def test_its_process_does_without_what_decisions_need():
+    modules = "stowplan_scheduler_plugins.controller, stowplan.controllers.command, stowplan.controllers.runner"
+    code = f"import sys, {modules}; print(*({{'numpy', 'stowplan.scheduler.cluster.state'}} & sys.modules.keys()))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout, told.stderr) == (0, "\n", "")

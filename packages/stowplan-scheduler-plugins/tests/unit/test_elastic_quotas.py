@@ -95,17 +95,16 @@ def test_the_ledger_has_what_a_look_at_all_quotas_and_pods_finds(steps):
         assert found.min.get("cpu", 0) == sum(least.values())
 
 
-def test_a_trial_leaves_the_quotas_as_they_are():
+def test_what_was_asked_stays_as_it_was():
     changing = Changing()
     for step in (("quota", "a", 1, 1), ("pod", "a", 1, 2)):
         changing.step(*step)
-    quotas = changing.ledger.quotas()
-    trial = quotas.trial()
-    trial.move(changing.cluster.pod("a/p1"), -1)
-    assert trial.get("a").used["cpu"] == trial.used["cpu"] == 0
-    assert quotas.get("a").used["cpu"] == quotas.used["cpu"] == 2000
-    assert not trial.get("a").over_min()
-    assert quotas.get("a").over_min()
+    before = changing.ledger.quotas()
+    changing.step("pod", "a", 2, 3)
+    changing.step("quota", "b", 1, 2)
+    now = changing.ledger.quotas()
+    assert (before.get("a").used["cpu"], before.used["cpu"], before.min["cpu"]) == (2000, 2000, 1000)
+    assert (now.get("a").used["cpu"], now.used["cpu"], now.min["cpu"]) == (5000, 5000, 3000)
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import pytest
 from stowplan.controllers import NORMAL, Event, convert
 from stowplan.plugins.objects import Pod
 from stowplan.testing import a_pod
-from stowplan_scheduler_plugins.coscheduling import LABEL
 from stowplan_scheduler_plugins.group_status import TIMEOUT, reconciled_group, reconciled_quota
+from stowplan_scheduler_plugins.kinds import LABEL
 
 
 def group(size=2, **status):

@@ -12,7 +12,7 @@ from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.kubernetes_versions import ClusterVersion, version_for
 from stowplan.net.client.cluster_flags import ClusterFlags
-from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan_lab.simulation.definition.scenario_fields import ClusterSpec
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.traces.trace import Trace, TraceError, open_trace

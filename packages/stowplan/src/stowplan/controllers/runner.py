@@ -32,7 +32,7 @@ from stowplan.kube.timing.times import REAL_TIMES, Times, within
 from stowplan.net.client.client_errors import OutcomeUnknown
 from stowplan.net.client.events.event_forms import CoreV1
 from stowplan.net.client.events.event_recorder import EventBroadcaster
-from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.framework.status import RAISED
 
 if TYPE_CHECKING:

@@ -22,215 +22,127 @@ Arguments, objects `stowplan.plugins.arguments`: arguments as Kubernetes declare
 Explanations       Explanation, Remedy, Change, Dial
 """
 
-from stowplan.kube.api.custom_objects import CustomObject, custom_resource
-from stowplan.scheduler.cluster.arrays import Ints, Mask, Values
-from stowplan.scheduler.cluster.node_objects import NodeObjects
-from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
-from stowplan.scheduler.cluster.pod_indexes import PodIndex, PodsByValue
-from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
-from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, Participant
-from stowplan.scheduler.cluster.view import NodeInfo, Nodes
-from stowplan.scheduler.framework.batch_state import BatchState
-from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError, PodsToActivate
-from stowplan.scheduler.framework.declarations import (
-    CountsPods,
-    Plugin,
-    Reads,
-    ReadsNoObjects,
-    ShapeSigned,
-    SignPlugin,
-    TemplateSigned,
-)
-from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.events import (
-    ASSIGNED_POD,
-    NODE,
-    POD,
-    TARGET_POD,
-    UNSCHEDULABLE_POD,
-    UNSCHEDULED_POD,
-    Action,
-    ClusterEvent,
-    ClusterEventWithHint,
-    Hint,
-    on,
-    queue_if,
-)
-from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
-from stowplan.scheduler.framework.explanations.changes import Change, Dial, Step, Way, move, with_labels, with_spec
-from stowplan.scheduler.framework.explanations.explanation import Explanation
-from stowplan.scheduler.framework.explanations.grouping import Refusal
-from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption, Victim, eviction
-from stowplan.scheduler.framework.explanations.remedy import HOPELESS, Remedy, one_or_all
-from stowplan.scheduler.framework.handle import Handle
-from stowplan.scheduler.framework.interface import (
-    MAX_SCORE,
-    MIN_SCORE,
-    BindPlugin,
-    EnqueueExtensions,
-    FilterPlugin,
-    NodeFilterPlugin,
-    NodePodExtensions,
-    NodeScorePlugin,
-    PermitPlugin,
-    Placement,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
-    PodExtensions,
-    PodGroupAssignments,
-    PodGroupInfo,
-    PodGroupPostFilterPlugin,
-    PodGroupPostFilterResult,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreBindPlugin,
-    PreBindPreFlightResult,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreFilterResult,
-    PreScorePlugin,
-    ProposedAssignment,
-    QueueSortPlugin,
-    ReservePlugin,
-    ScorePlugin,
-)
-from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Entry, Rejections
-from stowplan.scheduler.framework.requests import (
-    Bind,
-    Create,
-    Delete,
-    Done,
-    Outcome,
-    Patch,
-    Read,
-    Refused,
-    Steps,
-    Unknown,
-    Update,
-    Wait,
-)
-from stowplan.scheduler.framework.runtime.registry import PluginLoadError
-from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
-from stowplan.scheduler.framework.waiting_pods import PodInPreBind, WaitingPod
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "ANY_OBJECT",
-    "ASSIGNED_POD",
-    "HOPELESS",
-    "MAX_SCORE",
-    "MIN_SCORE",
-    "NODE",
-    "POD",
-    "SKIP",
-    "TARGET_POD",
-    "UNSCHEDULABLE_POD",
-    "UNSCHEDULED_POD",
-    "Action",
-    "BatchState",
-    "Bind",
-    "BindPlugin",
-    "Change",
-    "ClusterEvent",
-    "ClusterEventWithHint",
-    "Code",
-    "CopiedAtBeginning",
-    "CountsPods",
-    "Create",
-    "CustomObject",
-    "CycleState",
-    "Delete",
-    "Diagnosis",
-    "Dial",
-    "Done",
-    "EnqueueExtensions",
-    "Entry",
-    "Eviction",
-    "EvictionPlan",
-    "Explanation",
-    "FilterPlugin",
-    "GroupEvictionPlan",
-    "Handle",
-    "Hint",
-    "Inspection",
-    "Ints",
-    "Mask",
-    "NodeFilterPlugin",
-    "NodeInfo",
-    "NodeObjects",
-    "NodePodExtensions",
-    "NodeScorePlugin",
-    "Nodes",
-    "NotFoundError",
-    "ObjectDependency",
-    "ObjectIndex",
-    "Outcome",
-    "Participant",
-    "Patch",
-    "PermitPlugin",
-    "Placement",
-    "PlacementGeneratePlugin",
-    "PlacementScorePlugin",
-    "Plugin",
-    "PluginLoadError",
-    "PodExtensions",
-    "PodGroupAssignments",
-    "PodGroupInfo",
-    "PodGroupPostFilterPlugin",
-    "PodGroupPostFilterResult",
-    "PodInPreBind",
-    "PodIndex",
-    "PodInfo",
-    "PodShape",
-    "PodShift",
-    "PodsByValue",
-    "PodsToActivate",
-    "PostBindPlugin",
-    "PostFilterPlugin",
-    "PostFilterResult",
-    "PreBindPlugin",
-    "PreBindPreFlightResult",
-    "PreEnqueuePlugin",
-    "PreFilterPlugin",
-    "PreFilterResult",
-    "PreScorePlugin",
-    "Preemption",
-    "ProposedAssignment",
-    "QueueSortPlugin",
-    "Read",
-    "Reads",
-    "ReadsNoObjects",
-    "Reason",
-    "Refusal",
-    "Refused",
-    "Rejections",
-    "Remedy",
-    "ReservePlugin",
-    "ScorePlugin",
-    "ShapeSigned",
-    "SignPlugin",
-    "Status",
-    "Step",
-    "Steps",
-    "TemplateSigned",
-    "Unknown",
-    "Update",
-    "Values",
-    "Victim",
-    "Wait",
-    "WaitingPod",
-    "Way",
-    "custom_resource",
-    "error",
-    "eviction",
-    "move",
-    "on",
-    "one_or_all",
-    "queue_if",
-    "unresolvable",
-    "unschedulable",
-    "with_labels",
-    "with_spec",
-]
+from stowplan.kube.lazy_imports import lazy_imports
+
+if TYPE_CHECKING:
+    from stowplan.kube.api.custom_objects import CustomObject as CustomObject
+    from stowplan.kube.api.custom_objects import custom_resource as custom_resource
+    from stowplan.scheduler.cluster.arrays import Ints as Ints
+    from stowplan.scheduler.cluster.arrays import Mask as Mask
+    from stowplan.scheduler.cluster.arrays import Rows as Rows
+    from stowplan.scheduler.cluster.arrays import Values as Values
+    from stowplan.scheduler.cluster.node_objects import NodeObjects as NodeObjects
+    from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT as ANY_OBJECT
+    from stowplan.scheduler.cluster.object_dependencies import ObjectDependency as ObjectDependency
+    from stowplan.scheduler.cluster.object_dependencies import ObjectIndex as ObjectIndex
+    from stowplan.scheduler.cluster.pod_indexes import PodIndex as PodIndex
+    from stowplan.scheduler.cluster.pod_indexes import PodsByValue as PodsByValue
+    from stowplan.scheduler.cluster.pod_info import PodInfo as PodInfo
+    from stowplan.scheduler.cluster.pod_info import PodShape as PodShape
+    from stowplan.scheduler.cluster.transaction import CopiedAtBeginning as CopiedAtBeginning
+    from stowplan.scheduler.cluster.transaction import Participant as Participant
+    from stowplan.scheduler.cluster.view import NodeInfo as NodeInfo
+    from stowplan.scheduler.cluster.view import Nodes as Nodes
+    from stowplan.scheduler.framework.batch_state import BatchState as BatchState
+    from stowplan.scheduler.framework.cycle_state import CycleState as CycleState
+    from stowplan.scheduler.framework.cycle_state import NotFoundError as NotFoundError
+    from stowplan.scheduler.framework.cycle_state import PodsToActivate as PodsToActivate
+    from stowplan.scheduler.framework.declarations import CountsPods as CountsPods
+    from stowplan.scheduler.framework.declarations import Plugin as Plugin
+    from stowplan.scheduler.framework.declarations import Reads as Reads
+    from stowplan.scheduler.framework.declarations import ReadsNoObjects as ReadsNoObjects
+    from stowplan.scheduler.framework.declarations import ShapeSigned as ShapeSigned
+    from stowplan.scheduler.framework.declarations import SignPlugin as SignPlugin
+    from stowplan.scheduler.framework.declarations import TemplateSigned as TemplateSigned
+    from stowplan.scheduler.framework.diagnosis import Diagnosis as Diagnosis
+    from stowplan.scheduler.framework.events import ASSIGNED_POD as ASSIGNED_POD
+    from stowplan.scheduler.framework.events import NODE as NODE
+    from stowplan.scheduler.framework.events import POD as POD
+    from stowplan.scheduler.framework.events import TARGET_POD as TARGET_POD
+    from stowplan.scheduler.framework.events import UNSCHEDULABLE_POD as UNSCHEDULABLE_POD
+    from stowplan.scheduler.framework.events import UNSCHEDULED_POD as UNSCHEDULED_POD
+    from stowplan.scheduler.framework.events import Action as Action
+    from stowplan.scheduler.framework.events import ClusterEvent as ClusterEvent
+    from stowplan.scheduler.framework.events import ClusterEventWithHint as ClusterEventWithHint
+    from stowplan.scheduler.framework.events import Hint as Hint
+    from stowplan.scheduler.framework.events import on as on
+    from stowplan.scheduler.framework.events import queue_if as queue_if
+    from stowplan.scheduler.framework.eviction_plan import EvictionPlan as EvictionPlan
+    from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan as GroupEvictionPlan
+    from stowplan.scheduler.framework.explanations.changes import Change as Change
+    from stowplan.scheduler.framework.explanations.changes import Dial as Dial
+    from stowplan.scheduler.framework.explanations.changes import Step as Step
+    from stowplan.scheduler.framework.explanations.changes import Way as Way
+    from stowplan.scheduler.framework.explanations.changes import move as move
+    from stowplan.scheduler.framework.explanations.changes import with_labels as with_labels
+    from stowplan.scheduler.framework.explanations.changes import with_spec as with_spec
+    from stowplan.scheduler.framework.explanations.explanation import Explanation as Explanation
+    from stowplan.scheduler.framework.explanations.grouping import Refusal as Refusal
+    from stowplan.scheduler.framework.explanations.inspection import Inspection as Inspection
+    from stowplan.scheduler.framework.explanations.preemption import Eviction as Eviction
+    from stowplan.scheduler.framework.explanations.preemption import Preemption as Preemption
+    from stowplan.scheduler.framework.explanations.preemption import Victim as Victim
+    from stowplan.scheduler.framework.explanations.preemption import eviction as eviction
+    from stowplan.scheduler.framework.explanations.remedy import HOPELESS as HOPELESS
+    from stowplan.scheduler.framework.explanations.remedy import Remedy as Remedy
+    from stowplan.scheduler.framework.explanations.remedy import one_or_all as one_or_all
+    from stowplan.scheduler.framework.handle import Handle as Handle
+    from stowplan.scheduler.framework.interface import MAX_SCORE as MAX_SCORE
+    from stowplan.scheduler.framework.interface import MIN_SCORE as MIN_SCORE
+    from stowplan.scheduler.framework.interface import BindPlugin as BindPlugin
+    from stowplan.scheduler.framework.interface import EnqueueExtensions as EnqueueExtensions
+    from stowplan.scheduler.framework.interface import FilterPlugin as FilterPlugin
+    from stowplan.scheduler.framework.interface import NodeFilterPlugin as NodeFilterPlugin
+    from stowplan.scheduler.framework.interface import NodePodExtensions as NodePodExtensions
+    from stowplan.scheduler.framework.interface import NodeScorePlugin as NodeScorePlugin
+    from stowplan.scheduler.framework.interface import PermitPlugin as PermitPlugin
+    from stowplan.scheduler.framework.interface import Placement as Placement
+    from stowplan.scheduler.framework.interface import PlacementGeneratePlugin as PlacementGeneratePlugin
+    from stowplan.scheduler.framework.interface import PlacementScorePlugin as PlacementScorePlugin
+    from stowplan.scheduler.framework.interface import PodExtensions as PodExtensions
+    from stowplan.scheduler.framework.interface import PodGroupAssignments as PodGroupAssignments
+    from stowplan.scheduler.framework.interface import PodGroupInfo as PodGroupInfo
+    from stowplan.scheduler.framework.interface import PodGroupPostFilterPlugin as PodGroupPostFilterPlugin
+    from stowplan.scheduler.framework.interface import PodGroupPostFilterResult as PodGroupPostFilterResult
+    from stowplan.scheduler.framework.interface import PostBindPlugin as PostBindPlugin
+    from stowplan.scheduler.framework.interface import PostFilterPlugin as PostFilterPlugin
+    from stowplan.scheduler.framework.interface import PostFilterResult as PostFilterResult
+    from stowplan.scheduler.framework.interface import PreBindPlugin as PreBindPlugin
+    from stowplan.scheduler.framework.interface import PreBindPreFlightResult as PreBindPreFlightResult
+    from stowplan.scheduler.framework.interface import PreEnqueuePlugin as PreEnqueuePlugin
+    from stowplan.scheduler.framework.interface import PreFilterPlugin as PreFilterPlugin
+    from stowplan.scheduler.framework.interface import PreFilterResult as PreFilterResult
+    from stowplan.scheduler.framework.interface import PreScorePlugin as PreScorePlugin
+    from stowplan.scheduler.framework.interface import ProposedAssignment as ProposedAssignment
+    from stowplan.scheduler.framework.interface import QueueSortPlugin as QueueSortPlugin
+    from stowplan.scheduler.framework.interface import ReservePlugin as ReservePlugin
+    from stowplan.scheduler.framework.interface import ScorePlugin as ScorePlugin
+    from stowplan.scheduler.framework.pod_shift import PodShift as PodShift
+    from stowplan.scheduler.framework.rejections import Entry as Entry
+    from stowplan.scheduler.framework.rejections import Rejections as Rejections
+    from stowplan.scheduler.framework.requests import Bind as Bind
+    from stowplan.scheduler.framework.requests import Create as Create
+    from stowplan.scheduler.framework.requests import Delete as Delete
+    from stowplan.scheduler.framework.requests import Done as Done
+    from stowplan.scheduler.framework.requests import Outcome as Outcome
+    from stowplan.scheduler.framework.requests import Patch as Patch
+    from stowplan.scheduler.framework.requests import Read as Read
+    from stowplan.scheduler.framework.requests import Refused as Refused
+    from stowplan.scheduler.framework.requests import Steps as Steps
+    from stowplan.scheduler.framework.requests import Unknown as Unknown
+    from stowplan.scheduler.framework.requests import Update as Update
+    from stowplan.scheduler.framework.requests import Wait as Wait
+    from stowplan.scheduler.framework.runtime.registry import PluginLoadError as PluginLoadError
+    from stowplan.scheduler.framework.status import SKIP as SKIP
+    from stowplan.scheduler.framework.status import Code as Code
+    from stowplan.scheduler.framework.status import Reason as Reason
+    from stowplan.scheduler.framework.status import Status as Status
+    from stowplan.scheduler.framework.status import error as error
+    from stowplan.scheduler.framework.status import unresolvable as unresolvable
+    from stowplan.scheduler.framework.status import unschedulable as unschedulable
+    from stowplan.scheduler.framework.waiting_pods import PodInPreBind as PodInPreBind
+    from stowplan.scheduler.framework.waiting_pods import WaitingPod as WaitingPod
+else:
+    __getattr__, __dir__ = lazy_imports(__name__, __file__)

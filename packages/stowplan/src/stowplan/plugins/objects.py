@@ -1,6 +1,9 @@
 """What plugins read of Kubernetes' objects: types, quantities, classes of service."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,7 +14,9 @@ from stowplan.kube.api.quantity import format_quantity, milli_value, parse_quant
 from stowplan.kube.api.quantity import value as whole_value
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Container, Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
-from stowplan.scheduler.cluster.pod_info import PodInfo
+
+if TYPE_CHECKING:
+    from stowplan.scheduler.cluster.pod_info import PodInfo
 
 __all__ = [
     "Container",

@@ -6,11 +6,9 @@
 removes these pods from each node whose rejection that may resolve, and adds them back, most important first, as long as
 the pod fits. `run.best` are the nodes that the selection rules rank equal, `run.candidate_on(name)` has the victims.
 
-Where the choice of a victim depends on those chosen before, a plugin tries a node itself (`trial_on`), and has the
-candidates ranked (`ranked`).
+Where the choice of a victim depends on those chosen before, or limits hold beside the filters, `NodeRules` count what
+is evicted on each node (`dry_run_by_node`), in arrays over all nodes.
 """
-
-from collections.abc import Sequence
 
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -19,25 +17,18 @@ from stowplan.scheduler.framework.eviction_plan import Candidate
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.preemption.candidates import Candidates
-from stowplan.scheduler.preemption.dry_run import EvictionRules, dry_run_by_rules
-from stowplan.scheduler.preemption.node_trial import (
-    NodeTrial,
-    exceeding_budgets,
-    least_important_first,
-    most_important_first,
-)
+from stowplan.scheduler.preemption.dry_run import EvictionRules, NodeRules, dry_run_by_rules
+from stowplan.scheduler.preemption.dry_run import dry_run_by_node as _dry_run_by_node
+from stowplan.scheduler.preemption.victims import PodsOnNodes
 
 __all__ = [
     "Candidate",
     "Candidates",
     "EvictionRules",
-    "NodeTrial",
+    "NodeRules",
+    "PodsOnNodes",
     "dry_run",
-    "exceeding_budgets",
-    "least_important_first",
-    "most_important_first",
-    "ranked",
-    "trial_on",
+    "dry_run_by_node",
 ]
 
 
@@ -46,14 +37,11 @@ def dry_run(handle: Handle, state: CycleState, pod: PodInfo, diagnosis: Diagnosi
     return dry_run_by_rules(rules, _framework(handle), state, pod, diagnosis)
 
 
-def trial_on(handle: Handle, state: CycleState, pod: PodInfo, node_name: str) -> NodeTrial:
-    """A copy of a node from which pods can be removed."""
-    return NodeTrial(_framework(handle), state, pod, handle.cluster.table.row_of[node_name])
-
-
-def ranked(handle: Handle, candidates: Sequence[Candidate], diagnosis: Diagnosis) -> Candidates:
-    """Candidates that a plugin found by itself; `failures` of it are counted in its `message`."""
-    return Candidates.of(handle.cluster, candidates, diagnosis.nodes)
+def dry_run_by_node(
+    handle: Handle, state: CycleState, pod: PodInfo, diagnosis: Diagnosis, rules: NodeRules
+) -> Candidates:
+    """The same, by rules that count what is evicted on each node."""
+    return _dry_run_by_node(rules, _framework(handle), state, pod, diagnosis)
 
 
 def _framework(handle: Handle) -> Framework:

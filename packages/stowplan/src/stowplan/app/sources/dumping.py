@@ -28,7 +28,7 @@ from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
     from stowplan.net.client.cluster_flags import ClusterFlags
-    from stowplan.scheduler.engine.watched_kinds import WatchedKind
+    from stowplan.scheduler.engine.watched_kind import WatchedKind
 
 _CLAIM_TEMPLATES = "ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io"
 

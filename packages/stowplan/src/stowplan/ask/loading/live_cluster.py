@@ -38,7 +38,7 @@ from stowplan.scheduler.framework.explanations.formatting import listed
 if TYPE_CHECKING:
     from stowplan.ask.loading.event_query import EventQuery
     from stowplan.net.client.cluster_flags import ClusterFlags
-    from stowplan.scheduler.engine.watched_kinds import WatchedKind
+    from stowplan.scheduler.engine.watched_kind import WatchedKind
 
 T = TypeVar("T", bound=ApiStruct)
 R = TypeVar("R")

@@ -62,7 +62,8 @@ from stowplan.scheduler.engine.context import EngineSettings, RandomSource
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import WallClock
-from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
+from stowplan.scheduler.engine.watched_kind import WatchedKind
+from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
 from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
 from stowplan.scheduler.framework.boundary import call, nothing

@@ -22,7 +22,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import Pod
 from stowplan.net.client.list_watch import Failing, ListWatch
-from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan.scheduler.engine.watched_kind import WatchedKind
 
 if TYPE_CHECKING:
     from stowplan.kube.api.meta import ApiStruct

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stowplan.kube.timing.times import Times
     from stowplan.scheduler.engine.engine import Engine
     from stowplan.scheduler.engine.inputs import Input
-    from stowplan.scheduler.engine.watched_kinds import WatchedKind
+    from stowplan.scheduler.engine.watched_kind import WatchedKind
 
 #: Timeout in seconds for the initial lists of new kinds.
 LISTS_TIMEOUT = 60.0

@@ -18,7 +18,7 @@ from stowplan.kube.api import types as t
 from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.klog import get_logger
-from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.engine.watched_kind import CORE, WatchedKind
 from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.events import (
@@ -41,35 +41,9 @@ _log = get_logger(__name__)
 #: Kind -> names of plugins.
 _Plugins = dict[type[ApiStruct], set[str]]
 
-#: Finished pods are removed as if they were deleted.
-UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-
-#: Kinds that every API server has, and without which scheduling cannot start.
-CORE: tuple[type[ApiStruct], ...] = (t.Node, t.Pod, t.Namespace)
-
 _KIND_OF = {resource: kind for kind, resource in RESOURCES.items()}
 #: Events of kinds that are always watched.
 _ALWAYS = frozenset((POD, ASSIGNED_POD, UNSCHEDULABLE_POD, UNSCHEDULED_POD, TARGET_POD, NODE))
-
-
-class WatchedKind(PlainStruct, frozen=True):
-    kind: type[ApiStruct]
-    #: Enabled plugins that are disabled while the cluster does not serve the kind.
-    needed_by: frozenset[str] = frozenset()
-    #: Enabled plugins that work without the kind.
-    read_by: frozenset[str] = frozenset()
-    #: Of pods: whether finished ones are watched, too.
-    finished: bool = False
-    #: Whether its objects come from sources (`framework.sources`), not from the API server.
-    measured: bool = False
-
-    @property
-    def core(self) -> bool:
-        return self.kind in CORE
-
-    @property
-    def field_selector(self) -> str:
-        return UNFINISHED if self.kind is t.Pod and not self.finished else ""
 
 
 def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], None]) -> tuple[WatchedKind, ...]:

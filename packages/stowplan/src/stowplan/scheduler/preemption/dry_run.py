@@ -5,6 +5,9 @@ one, most important first, as long as it still fits; those that cannot be added 
 independent of each other, so they are processed together: the k-th most important pods of all nodes are added back in
 one step over arrays. A step costs nearly the same for one node as for five thousand.
 
+Plugins bring rules of their own: which pods may be evicted (`EvictionRules`), or what depends on the pods evicted
+before on the same node (`NodeRules`).
+
 Since 1.37, groups may be evicted as a whole (`victim_units`): then the k-th most important units are added back in one
 step, each with its pods on the node.
 
@@ -14,6 +17,7 @@ docs/reference/behaviour.md, Preemption.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 import numpy as np
@@ -33,7 +37,7 @@ from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.scheduler.preemption.disruption_budgets import violating_pods
 from stowplan.scheduler.preemption.victim_units import VictimUnits, units_of_pods
-from stowplan.scheduler.preemption.victims import Importance, lower_priority_pods
+from stowplan.scheduler.preemption.victims import Importance, PodsOnNodes, lower_priority_pods
 
 #: Memo key for the result of a diagnosis' dry run.
 _OUTCOME = "dry run"
@@ -47,6 +51,25 @@ class EvictionRules(Protocol):
 
     def no_victims(self, node_name: str) -> str:
         """Why a node without pods that may be evicted is no candidate."""
+
+
+class NodeRules(Protocol):
+    """Rules that count what is evicted; each node is a world of its own. Nodes are given by their rows."""
+
+    def may_evict(self, pods: PodsOnNodes) -> Mask:
+        """Which pods may be evicted, in this order: by node, least important first."""
+
+    def no_victims(self, node_name: str) -> str:
+        """Why a node without pods that may be evicted is no candidate."""
+
+    def move(self, pods: PodsOnNodes, sign: int) -> None:
+        """Count pods as evicted (sign -1), or as added back (1)."""
+
+    def hopeless(self, rows: Rows) -> tuple[Mask, str]:
+        """Nodes that are no candidates even without all their victims, and why."""
+
+    def exceeded(self, rows: Rows) -> Mask:
+        """Nodes on which the pod that was just added back has to be evicted, although the filters let it stay."""
 
 
 def dry_run(framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> Candidates:
@@ -91,6 +114,24 @@ def dry_run_by_rules(
     return outcome
 
 
+def dry_run_by_node(
+    rules: NodeRules, framework: Framework, state: CycleState, pod: PodInfo, diagnosis: Diagnosis
+) -> Candidates:
+    """Simulate evictions of single pods by rules that count them. The result is not reused."""
+    cluster = framework.handle.cluster
+    pods, names = cluster.pods, cluster.table.names
+    outcome, potential = _begun(cluster, diagnosis)
+    here = pods.row[: pods.n]
+    slots = Importance(pods).ascending(np.flatnonzero((here >= 0) & potential[here]))
+    slots = slots[rules.may_evict(PodsOnNodes.of_slots(pods, slots))]
+    rows = np.unique(pods.row[slots])
+    for row in np.setdiff1d(np.flatnonzero(potential), rows).tolist():
+        outcome.failures[rules.no_victims(names[row])] += 1
+    if len(slots):
+        _Simulation(framework, state, pod, rows, slots, None, rules).run(outcome)
+    return outcome
+
+
 def _allowed(rules: EvictionRules, cluster: ClusterState, slots: Ints, potential: Mask, outcome: Candidates) -> Ints:
     """The slots that may be evicted, without those on nodes where that is an error."""
     pods, names = cluster.pods, cluster.table.names
@@ -98,13 +139,18 @@ def _allowed(rules: EvictionRules, cluster: ClusterState, slots: Ints, potential
     rows = pods.row[slots]
     failed = {int(row): answer for row, answer in zip(rows, answers, strict=True) if isinstance(answer, Status)}
     if failed:
-        outcome.error = error(aggregate(failed[row].message for row in sorted(failed)))
+        outcome.error = _errors_of({row: answer.message for row, answer in failed.items()})
     fine = ~np.isin(rows, list(failed)) & np.array([answer is True for answer in answers], np.bool_)
     for row in np.setdiff1d(np.flatnonzero(potential), rows[fine]).tolist():
         if row not in failed:
             outcome.failures[rules.no_victims(names[row])] += 1
     allowed: Ints = slots[fine]
     return allowed
+
+
+def _errors_of(failed: Mapping[int, str]) -> Status:
+    """Errors of nodes as one, in the order of their rows."""
+    return error(aggregate(failed[row] for row in sorted(failed)))
 
 
 def _begun(cluster: ClusterState, diagnosis: Diagnosis) -> tuple[Candidates, Mask]:
@@ -146,14 +192,19 @@ class _Simulation:
         rows: Ints,
         slots: Ints,
         units: VictimUnits | None,
+        rules: NodeRules | None = None,
     ) -> None:
-        self.framework, self.pod, self.units = framework, pod, units
+        """With rules, `slots` are in the order in which pods were chosen."""
+        self.framework, self.pod, self.units, self.rules = framework, pod, units, rules
         self.cluster = framework.handle.cluster
         self.pods = self.cluster.pods
         self.state = state.clone()
         self.rows = rows.astype(np.intp)
         self.importance = Importance(self.pods)
-        self.slots = self.importance.sort(slots) if units is None else units.sort(slots, self.pods.row[slots])
+        if units is None:
+            self.slots = self.importance.sort(slots, came=None if rules is None else np.arange(len(slots)))
+        else:
+            self.slots = units.sort(slots, self.pods.row[slots])
         self.position = np.searchsorted(self.rows, self.pods.row[self.slots])
         self._index()
         self.nodes = HypotheticalNodes(self.cluster, self.rows)
@@ -161,8 +212,11 @@ class _Simulation:
         self.arrivals = nominated.Arrivals(self.cluster, self.rows, self.ahead)
         self.extended = framework.has_active_pod_extensions(state)
         self.listed = nominated.lists_pods(framework, state, pod)
+        #: Row -> why its node is given up by an error.
+        self.failed: dict[int, str] = {}
 
     def _index(self) -> None:
+        self.judged = None if self.rules is None else PodsOnNodes.of_slots(self.pods, self.slots)
         self.counts = np.bincount(self.position, minlength=len(self.rows))
         self.starts = np.cumsum(self.counts) - self.counts
         if self.units is None:
@@ -185,6 +239,8 @@ class _Simulation:
                 error = victims
             else:
                 self._report(outcome, victims, violations)
+        if self.failed:
+            error = _errors_of(self.failed)
         outcome.error = outcome.error or error
 
     def _violations(self) -> Ints:
@@ -206,10 +262,12 @@ class _Simulation:
         return np.concatenate(each) if each else np.zeros(0, np.int64), sizes
 
     def _report(self, outcome: Candidates, victims: Mask, violations: Ints) -> None:
+        fine = ~np.isin(self.rows, list(self.failed))
+        victims &= fine[self.block_position]
         at = self.block_position[victims]
         kept = np.bincount(at, minlength=len(self.rows))
-        if not kept.all():
-            spared = self.cluster.table.names[self.rows[int(np.flatnonzero(kept == 0)[0])]]
+        if not kept[fine].all():
+            spared = self.cluster.table.names[self.rows[int(np.flatnonzero((kept == 0) & fine)[0])]]
             text = f'expected at least one victim pod on node "{spared}"'
             outcome.error = Status(Code.Error, error=RuntimeError(text))
         has = kept > 0
@@ -218,7 +276,8 @@ class _Simulation:
         else:
             slots, sizes = self._pods_of_units(self.blocks[victims])
             kept = np.bincount(at, weights=sizes, minlength=len(self.rows)).astype(np.int64)
-        exceeding = np.bincount(at, weights=violations[victims], minlength=len(self.rows)).astype(np.int64)
+        counted = np.where(self.beyond_rules, 0, violations)[victims]
+        exceeding = np.bincount(at, weights=counted, minlength=len(self.rows)).astype(np.int64)
         starts = (np.cumsum(kept) - kept)[has]
         outcome.found(self.rows[has], starts, slots, exceeding[has])
 
@@ -229,6 +288,8 @@ class _Simulation:
         gone = np.add.reduceat(self.pods.shape_requests[:, shapes], self.starts, axis=1)
         non_zero = np.add.reduceat(self.pods.shape_non_zero[:, shapes], self.starts, axis=1)
         self.nodes.shift(np.arange(len(self.rows)), gone, non_zero, -1, pods=self.counts)
+        if self.rules is not None and self.judged is not None:
+            self.rules.move(self.judged, -1)
         if self.listed:
             for position, slot in zip(self.position.tolist(), self.slots.tolist(), strict=True):
                 info = self.pods.infos[slot]
@@ -262,6 +323,8 @@ class _Simulation:
     def _move_blocks(self, blocks: Rows, sign: int) -> Status | None:
         """Add one block to (or remove it from) its position."""
         at = self.blocks[blocks]
+        if self.rules is not None and self.judged is not None:
+            self.rules.move(self.judged.at(at), sign)
         if self.units is None:
             return self._move(self.position[at], self.slots[at], sign)
         sizes = np.diff(np.append(self.blocks, len(self.slots)))[blocks]
@@ -287,7 +350,13 @@ class _Simulation:
         if isinstance(answer, Status):
             return answer
         filtered, passed = answer
-        if passed.all():
+        if self.rules is not None:
+            over, why = self.rules.hopeless(self.rows)
+            if given_up := int((over & passed).sum()):
+                outcome.failures[why] += given_up
+        else:
+            over = np.zeros(len(passed), np.bool_)
+        if passed.all() and not over.any():
             return None
         left = np.ones(len(passed), np.bool_)
         for _, rejections in filtered:
@@ -296,7 +365,7 @@ class _Simulation:
                 if nodes:
                     outcome.failures[str(entry.reason)] += nodes
             left &= ~rejections.mask
-        self._keep(np.flatnonzero(passed))
+        self._keep(np.flatnonzero(passed & ~over))
         return None
 
     def _keep(self, positions: Rows) -> None:
@@ -313,6 +382,8 @@ class _Simulation:
     def _reprieve(self, violating: Mask) -> Mask | Status:
         """Add blocks back, those whose eviction would violate a budget first; those that no longer fit are victims."""
         victims = np.zeros(len(self.blocks), np.bool_)
+        #: Victims that fit, but exceed what the rules allow.
+        self.beyond_rules = np.zeros(len(self.blocks), np.bool_)
         order = np.lexsort((~violating, self.block_position)) if violating.any() else np.arange(len(self.blocks))
         for rank in range(int(self.block_counts.max())):
             at = order[self.block_starts[self.block_counts > rank] + rank]
@@ -327,4 +398,21 @@ class _Simulation:
             if error is not None:
                 return error
             victims[at[refused]] = True
-        return victims
+            if self.rules is not None:
+                error = self._evict_beyond(self.rules, at, refused)
+                if error is not None:
+                    return error
+        return victims | self.beyond_rules
+
+    def _evict_beyond(self, rules: NodeRules, at: Rows, refused: Mask) -> Status | None:
+        """Evict pods that the filters would let stay. Parity: one that they refuse, too, is an error of its node."""
+        rows = self.rows[self.block_position[at]]
+        over = rules.exceeded(rows)
+        for row, slot in zip(rows[over & refused].tolist(), self.slots[at[over & refused]].tolist(), strict=True):
+            victim = self.pods.infos[slot]
+            name = "" if victim is None else victim.name
+            text = f"no corresponding pod {name} in pods of node {self.cluster.table.names[row]}"
+            self.failed.setdefault(row, text)
+        beyond = at[over & ~refused]
+        self.beyond_rules[beyond] = True
+        return self._move_blocks(beyond, -1)

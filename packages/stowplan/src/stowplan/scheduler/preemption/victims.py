@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 import numpy as np
 
-from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
-from stowplan.scheduler.cluster.pod_info import NOT_STARTED
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask, Rows
+from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodShape
 from stowplan.scheduler.cluster.pod_table import PodTable
+from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.preemption.go_sort import INSERTION_LIMIT, go_sort
 
 
@@ -24,20 +26,61 @@ def lower_priority_pods(pods: PodTable, priority: int, potential: Mask, *, of_po
     return found
 
 
+class PodsOnNodes(PlainStruct):
+    """Pods with the rows of their nodes. What depends on their shapes is computed once for each of these."""
+
+    rows: Rows
+    priorities: Ints
+    shapes: list[PodShape]
+    #: Index into `shapes`, per pod.
+    shape_index: Codes
+
+    @classmethod
+    def of_slots(cls, pods: PodTable, slots: Ints) -> PodsOnNodes:
+        rows, priorities = pods.row[slots].astype(np.intp), pods.priority[slots]
+        shift = PodShift.of_slots(pods, rows, slots, 1)
+        return cls(rows, priorities, shift.shapes, shift.shape_index)
+
+    def at(self, index: Rows) -> PodsOnNodes:
+        """Some of them."""
+        return PodsOnNodes(self.rows[index], self.priorities[index], self.shapes, self.shape_index[index])
+
+
 class Importance:
     """Sorts slots of the pod table as the reference sorts pods."""
 
     def __init__(self, pods: PodTable) -> None:
         self.pods = pods
 
-    def sort(self, slots: Ints) -> Ints:
-        """Sort by node: higher priority first, then earlier start, then the node's own order."""
+    def sort(self, slots: Ints, *, came: Ints | None = None) -> Ints:
+        """Sort by node: higher priority first, then earlier start, then the order in which they `came`.
+
+        By default that is the node's own order.
+        """
         p = self.pods
+        at = p.order
+        if came is not None:
+            at = np.zeros(len(p.order), np.int64)
+            at[slots] = came
         everywhere = np.ones(len(slots), np.bool_)
-        ties = self._ties(slots, p.order[slots], everywhere)
+        ties = self._ties(slots, at[slots], everywhere)
         order = np.lexsort((ties, p.start_time[slots], -p.priority[slots], p.row[slots]))
         return self._shuffle_equals(
-            slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(p.order[of_node])]
+            slots[order], p.row[slots[order]], everywhere, lambda of_node: of_node[np.argsort(at[of_node])]
+        )
+
+    def ascending(self, slots: Ints) -> Ints:
+        """Sort by node, least important first, by "not more important": equal pods change places."""
+        p = self.pods
+        everywhere = np.ones(len(slots), np.bool_)
+        ties = -self._ties(slots, p.order[slots], everywhere)
+        order = np.lexsort((ties, -p.start_time[slots], p.priority[slots], p.row[slots]))
+        return self._shuffle_equals(
+            slots[order],
+            p.row[slots[order]],
+            everywhere,
+            lambda of_node: of_node[np.argsort(p.order[of_node])],
+            less=lambda a, b: not self.more_important(a, b),
         )
 
     def _ties(self, slots: Ints, came: Ints, sorted_here: Mask) -> Ints:
@@ -55,6 +98,8 @@ class Importance:
         nodes: Ints,
         sorted_here: Mask,
         unsorted: Callable[[Ints], Ints],
+        *,
+        less: Callable[[int, int], bool] | None = None,
     ) -> Ints:
         """Order a node's equally important pods as the reference's unstable sort would.
 
@@ -68,7 +113,7 @@ class Importance:
         long = ends - begins > INSERTION_LIMIT
         for begin, end in zip(begins[long].tolist(), ends[long].tolist(), strict=True):
             of_node: list[int] = unsorted(slots[begin:end]).tolist()
-            go_sort(of_node, self.more_important)
+            go_sort(of_node, less or self.more_important)
             slots[begin:end] = of_node
         return slots
 

@@ -15,7 +15,7 @@ from stowplan.kube.api.custom_objects import CustomObject, custom_resource
 from stowplan.kube.api.decode import KINDS, DecodeError, UnknownKindError, convert, decode_object, validate_object
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.resources import resource_of
-from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan.scheduler.engine.watched_kind import WatchedKind
 
 Definition = custom_resource("customresourcedefinitions.v1.apiextensions.k8s.io", namespaced=False)
 

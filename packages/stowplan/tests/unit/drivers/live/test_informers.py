@@ -26,7 +26,7 @@ from stowplan.kube.api.types import (
     ResourceClaim,
 )
 from stowplan.kube.timing.times import ManualTime, settle
-from stowplan.scheduler.engine.watched_kinds import UNFINISHED, WatchedKind
+from stowplan.scheduler.engine.watched_kind import UNFINISHED, WatchedKind
 
 NOT_SERVED = NotFound("the server could not find the requested resource")
 FORBIDDEN = Forbidden("not for you")

@@ -8,7 +8,8 @@ from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.plugins import EnqueueExtensions, NodeScorePlugin
 from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.watched_kinds import CORE, UNFINISHED, WatchedKind, watched_kinds
+from stowplan.scheduler.engine.watched_kind import CORE, UNFINISHED, WatchedKind
+from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.framework.events import ANY, Action, on
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework

@@ -11,7 +11,8 @@ from stowplan.kube.config import ConfigError, PluginDeclaration
 from stowplan.kube.config.features import with_chosen
 from stowplan.scheduler import in_tree
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.watched_kinds import WatchedKind, watched_kinds
+from stowplan.scheduler.engine.watched_kind import WatchedKind
+from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError, Registry
