@@ -2,6 +2,7 @@
 
 import pytest
 
+import stowplan
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import live_cluster
 from stowplan_scheduler_plugins.coscheduling import Coscheduling
@@ -17,6 +18,12 @@ CRD = {
         "versions": [{"name": "v1alpha1", "served": True, "storage": True}],
     },
 }
+NODE = a_node("n1").allocatable(cpu="4", pods="110").obj()
+PLUGINS = {
+    "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
+    "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+}
+CONFIG = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
 
 
 def group(name, size, **spec):
@@ -35,19 +42,9 @@ def member(name, of, cpu="1"):
 @pytest.fixture
 def gangs():
     """A cluster of one node with 4 CPUs, whose scheduler knows PodGroups."""
-    plugins = {
-        "multiPoint": {"enabled": [{"name": "Coscheduling"}]},
-        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
-    }
     args = {"permitWaitingTimeSeconds": 30, "podGroupBackoffSeconds": 10}
-    config = {
-        "apiVersion": "kubescheduler.config.k8s.io/v1",
-        "kind": "KubeSchedulerConfiguration",
-        "profiles": [{"plugins": plugins, "pluginConfig": [{"name": "Coscheduling", "args": args}]}],
-    }
-    with live_cluster(
-        a_node("n1").allocatable(cpu="4", pods="110").obj(), CRD, config=config, plugins=[Coscheduling]
-    ) as cluster:
+    config = CONFIG | {"profiles": [{"plugins": PLUGINS, "pluginConfig": [{"name": "Coscheduling", "args": args}]}]}
+    with live_cluster(NODE, CRD, config=config, plugins=[Coscheduling]) as cluster:
         yield cluster
 
 
@@ -89,3 +86,31 @@ def test_pods_without_a_group_do_not_wait(gangs):
 def test_a_pod_whose_group_does_not_exist_is_refused(gangs):
     gangs.create(member("a-0", "a"))
     assert "PodGroup not found" in gangs.why_pending("a-0")
+
+
+# -- in a Cluster -----------------------------------------------------------------------------------------------------
+
+
+def scheduled(group, *pods, backoff=0):
+    """Name -> node, or the message."""
+    args = {"podGroupBackoffSeconds": backoff}
+    config = CONFIG | {"profiles": [{"plugins": PLUGINS, "pluginConfig": [{"name": "Coscheduling", "args": args}]}]}
+    cluster = stowplan.Cluster([NODE, group], config=config)
+    return {one.pod.name: one.node_name or one.message for one in cluster.schedule(list(pods))}
+
+
+def test_pods_that_are_scheduled_one_by_one_wait_for_each_other():
+    found = scheduled(group("a", 2), member("a-0", "a"), a_pod("single").obj(), member("a-1", "a"))
+    assert found == {"a-0": "n1", "single": "n1", "a-1": "n1"}
+
+
+def test_a_group_that_does_not_fit_gets_an_answer_although_no_time_passes():
+    found = scheduled(group("a", 2), member("a-0", "a", "3"), member("a-1", "a", "3"), backoff=9)
+    assert "optimistic rejection in PostFilter" in found["a-0"]
+    assert "podGroup default/a failed recently" in found["a-1"]
+
+
+def test_a_group_that_is_tried_without_end_gets_an_answer_for_each_pod():
+    found = scheduled(group("a", 9), *(member(f"a-{i}", "a", "3") for i in range(9)))
+    assert "Insufficient cpu" in found["a-0"]
+    assert found["a-8"] == "not tried: another pod was tried 100 times before"

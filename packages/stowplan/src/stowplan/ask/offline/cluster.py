@@ -571,7 +571,8 @@ class Cluster:
         Runs the real queue, scheduling cycles and bindings until only time could change anything: victims of preemption
         leave and the preemptor follows, and a rejected pod is retried after an event that may help it. No time passes.
         A pod that still waits on Permit at the end is rejected as after a timeout, and a PreBind that waits for
-        something fails; but claims are bound, and volumes provisioned for them, as soon as a pod has its node.
+        something fails; but claims are bound, and volumes provisioned for them, as soon as a pod has its node. The
+        pods of a group, and those of a profile in which Permit makes pods wait for each other, are created together.
 
         Examples:
             >>> cluster.schedule([a_pod("web-9", "shop").requests(cpu="500m").obj()])

@@ -32,6 +32,7 @@ from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import unschedulable
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -82,7 +83,8 @@ def _report(problems: Iterable[str]) -> None:
 MAX_ATTEMPTS = 100
 #: Maximum number of failures that are kept.
 _MAX_FAILURES = 100
-#: Why a binding that waits for time to pass fails.
+#: Why a pod has no decision, and why a binding that waits for time to pass fails.
+UNTRIED = f"not tried: another pod was tried {MAX_ATTEMPTS} times before"
 NO_TIME_PASSES = "no time passes in a Cluster, and PreBind waits for something that does not come without"
 
 
@@ -161,15 +163,19 @@ class Scheduling:
             self._engine.state.nominator.delete(known)
 
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        """Schedule one pod after the other; the pods of a group together, at the position of the first."""
+        """Schedule one pod after the other; those that may wait for each other together, at the position of the first.
+
+        That is the pods of a group, and all of a profile whose Permit plugins make pods wait.
+        """
         with without_log(), self._guard.series():
             return self._in_order(infos)
 
     def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        if not self._engine.schedules_groups:
+        turns = _turns(infos, self._waits_in)
+        if len(turns) == len(infos):
             return [self._one(info) for info in infos]
         found: dict[str, Decision] = {}
-        for pods in _turns(infos).values():
+        for pods in turns.values():
             free = [info for info in pods if not info.node_name]
             for info in free:
                 self.framework_of(info)
@@ -177,6 +183,12 @@ class Scheduling:
             found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
             found |= {decision.pod.uid: decision for decision in self._all_of(free)} if free else {}
         return [found[info.uid] for info in infos]
+
+    def _waits_in(self, info: PodInfo) -> str:
+        """The profile in which the pod may wait for others on Permit; "" for none."""
+        framework = self._engine.framework_for(info)
+        waits = framework is not None and not info.node_name and quorum_of(framework, info) is None
+        return info.shape.scheduler_name if waits else ""
 
     def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Like `in_order`, but only for the resulting nodes: equal pods are decided together.
@@ -392,7 +404,7 @@ class Scheduling:
         time.submit(Started())
 
     def _gated(self, info: PodInfo) -> Decision:
-        return Decision(info, status=self.framework_of(info).run_pre_enqueue(info))
+        return Decision(info, status=self.framework_of(info).run_pre_enqueue(info) or unschedulable(UNTRIED))
 
 
 def _is_final(decision: Decision) -> bool:
@@ -405,9 +417,14 @@ def _has_group(info: PodInfo) -> bool:
     return info.pod.spec.scheduling_group is not None
 
 
-def _turns(infos: Sequence[PodInfo]) -> dict[str, list[PodInfo]]:
-    """The pods, those of a group together."""
+def _turns(infos: Sequence[PodInfo], waits_in: Callable[[PodInfo], str] | None = None) -> dict[str, list[PodInfo]]:
+    """The pods, those of a group together; `waits_in`: the profile whose pods are together, as well."""
     found: dict[str, list[PodInfo]] = {}
     for info in infos:
-        found.setdefault(f"group {group_key(info.pod)}" if _has_group(info) else info.uid, []).append(info)
+        if _has_group(info):
+            turn = f"group {group_key(info.pod)}"
+        else:
+            profile = "" if waits_in is None else waits_in(info)
+            turn = f"profile {profile}" if profile else info.uid
+        found.setdefault(turn, []).append(info)
     return found
