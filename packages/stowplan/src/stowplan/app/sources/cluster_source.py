@@ -56,7 +56,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_na
 from stowplan.scheduler.engine.dumped import DumpError
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recording import RecordingError
-from stowplan.scheduler.engine.watched_kinds import WatchedKind
+from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.framework.explanations.formatting import joined, listed
 from stowplan.scheduler.framework.status import error
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names
