@@ -485,6 +485,8 @@ export interface VerdictRecord {
   feasible?: string[];
   scores?: Record<string, Record<string, number>>;
   totals?: Record<string, number>;
+  scoreDetails?: Record<string, Record<string, string>>;
+  facts?: string[];
   message?: string;
   fullMessage?: string;
   preemption?: PreemptionRecord;

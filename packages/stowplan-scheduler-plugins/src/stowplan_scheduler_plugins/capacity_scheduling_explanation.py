@@ -7,10 +7,12 @@ from msgspec.structs import replace
 from stowplan.plugins import Change, Explanation, Inspection, Way
 from stowplan_scheduler_plugins.capacity_scheduling import CapacityScheduling
 from stowplan_scheduler_plugins.elastic_quotas import (
+    ALWAYS,
     UNLIMITED,
     Amounts,
     Quota,
     Quotas,
+    amount,
     beyond,
     plus,
     quantities,
@@ -18,6 +20,11 @@ from stowplan_scheduler_plugins.elastic_quotas import (
     shown,
 )
 from stowplan_scheduler_plugins.kinds import ElasticQuota
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first three of them."""
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 class CapacitySchedulingExplanation(Explanation):
@@ -62,6 +69,29 @@ class CapacitySchedulingExplanation(Explanation):
             ]
             told = "; " + ", ".join(borrowed) if borrowed else ""
             yield f"all quotas together guarantee {least}, of which {used} are used{told}"
+
+    def facts(self) -> Iterable[str]:
+        own = self._own
+        if own is not None:
+            for name in self._request:
+                if self._quotas.min.get(name, 0) and self._request[name]:
+                    yield self._standing(own, name)
+
+    def _standing(self, own: Quota, name: str) -> str:
+        """How much of a resource the namespace uses, and may borrow of whom."""
+        used, least = own.used.get(name, 0), own.min.get(name, 0)
+        most = own.max.get(name, 0 if name in ALWAYS else UNLIMITED)
+        lenders = [one for one in self._quotas if one is not own and one.used.get(name, 0) < one.min.get(name, 0)]
+        # What it is guaranteed comes first.
+        unused = self._quotas.min.get(name, 0) - self._quotas.used.get(name, 0) - max(least - used, 0)
+        loan = max(min(unused, most - max(used, least)), 0)
+        text = f"namespace {own.namespace} uses {shown(name, used)} ({amount(name, least)} guaranteed)"
+        if not loan:
+            return f"{text}, and may borrow none"
+        whole = amount(name, sum(one.min.get(name, 0) for one in lenders))
+        whose = listed([one.namespace for one in lenders])
+        wants = "wants" if len(lenders) == 1 else "want"
+        return f"{text}, and may borrow {amount(name, loan)} of {whole} until {whose} {wants} them back"
 
     def ways_for_pod(self) -> Sequence[Way]:
         own = self._own

@@ -79,8 +79,12 @@ def quantities(of: Amounts) -> dict[str, str]:
     return found
 
 
-def shown(name: str, amount: int) -> str:
-    return f"{quantities({name: amount})[name]} {name}"
+def amount(name: str, value: int) -> str:
+    return quantities({name: value})[name]
+
+
+def shown(name: str, value: int) -> str:
+    return f"{amount(name, value)} {name}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stowplan.plugins import (
+    Explanation,
     Handle,
+    Inspection,
     Mask,
     Nodes,
     ObjectDependency,
@@ -259,6 +261,13 @@ def capacity_of_cpu(nodes: Nodes) -> Floats:
     return nodes.take(table.memo("cpu capacity", column))
 
 
+def cpu_load_with(percent: Floats, capacity: Floats, *more: Floats | float) -> Floats:
+    """The load of nodes' CPU with this many milli-CPU more, in percent; 0 without capacity."""
+    # In this order: floats.
+    used = sum(more, percent / 100 * capacity)
+    return np.where(capacity > 0, 100 * used / np.where(capacity > 0, capacity, 1.0), 0.0)
+
+
 class LoadPlugin(ScorePlugin, TemplateSigned):
     """Scores by measured load, and by what it declares to read besides; its arguments have the `source`."""
 
@@ -273,3 +282,8 @@ class LoadPlugin(ScorePlugin, TemplateSigned):
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
         return (self._measurements.dependency,)
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan_scheduler_plugins.load_explanation import LoadExplanation
+
+        return LoadExplanation(inspection, self._measurements)

@@ -14,6 +14,8 @@ import numpy as np
 
 from stowplan.plugins import (
     CycleState,
+    Explanation,
+    Inspection,
     Ints,
     Mask,
     Nodes,
@@ -21,7 +23,7 @@ from stowplan.plugins import (
     Reads,
 )
 from stowplan.plugins.arguments import FLOAT64, STRING, Args, Map, Struct, documented, kind, not_omitted, struct
-from stowplan_scheduler_plugins.load import Floats, LoadPlugin, Metric, capacity_of_cpu, provider_errors
+from stowplan_scheduler_plugins.load import Floats, LoadPlugin, Metric, capacity_of_cpu, cpu_load_with, provider_errors
 from stowplan_scheduler_plugins.load_sources import CPU, LoadWatcher
 from stowplan_scheduler_plugins.scores import highest_to_lowest
 
@@ -61,15 +63,22 @@ class Peaks(LoadPlugin):
     normalizes_by_bounds = True
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
-        percent, measured = self._measurements.column(nodes, first_cpu)
-        capacity = capacity_of_cpu(nodes)
-        requested = float(pod.shape.requests.get("cpu", 0))
-        divisor = np.where(capacity > 0, capacity, 1.0)
-        load = np.where(capacity > 0, 100 * (percent / 100 * capacity + requested) / divisor, 0.0)
+        percent, load, measured = self._load(pod, nodes)
         k1, k2 = self._models(nodes)
         fits = measured & (load <= 100)
         rise = k1 * (np.exp(k2 * np.where(fits, load, 0.0)) - np.exp(k2 * np.where(fits, percent, 0.0)))
         return np.where(fits, rise * 1e15, 0.0).astype(np.int64)
+
+    def _load(self, pod: PodInfo, nodes: Nodes) -> tuple[Floats, Floats, Mask]:
+        """CPU in percent: as measured, and with the pod; and where it was measured."""
+        percent, measured = self._measurements.column(nodes, first_cpu)
+        requested = float(pod.shape.requests.get("cpu", 0))
+        return percent, cpu_load_with(percent, capacity_of_cpu(nodes), requested), measured
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan_scheduler_plugins.load_explanation import CpuExplanation
+
+        return CpuExplanation(inspection, self._load(inspection.pod, Nodes(inspection.cluster)))
 
     def _models(self, nodes: Nodes) -> tuple[Floats, Floats]:
         models, table = self.args.node_power_model, nodes.table

@@ -15,7 +15,18 @@ from typing import Any, ClassVar
 import msgspec
 import numpy as np
 
-from stowplan.plugins import CycleState, Handle, Ints, Nodes, PodInfo, ScorePlugin, TemplateSigned
+from stowplan.plugins import (
+    CycleState,
+    Explanation,
+    Handle,
+    Inspection,
+    Ints,
+    Mask,
+    Nodes,
+    PodInfo,
+    ScorePlugin,
+    TemplateSigned,
+)
 from stowplan.plugins.arguments import (
     INT64,
     QUANTITY,
@@ -31,10 +42,12 @@ from stowplan.plugins.arguments import (
 from stowplan.plugins.objects import milli_value, parse_quantity
 from stowplan_scheduler_plugins.load import (
     SOURCE_FIELDS,
+    Floats,
     LoadArgs,
     Measurements,
     Metric,
     capacity_of_cpu,
+    cpu_load_with,
 )
 from stowplan_scheduler_plugins.load_sources import CPU, Load, LoadSource
 from stowplan_scheduler_plugins.scores import rounded
@@ -92,18 +105,26 @@ class TargetLoadPacking(ScorePlugin, TemplateSigned):
         return (self.args.source,)
 
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
-        percent, measured = self._measurements.column(nodes, last_cpu)
-        capacity = capacity_of_cpu(nodes)
-        self._arrivals.follow()
-        missing = nodes.take(self._arrivals.predicted_since(self._measurements.window_end() - REPORTING_INTERVAL))
-        divisor = np.where(capacity > 0, capacity, 1.0)
-        load = 100 * (percent / 100 * capacity + float(self._prediction(pod)) + missing) / divisor
-        load = np.where(capacity > 0, load, 0.0)
+        _, load, measured = self._load(pod, nodes)
         target = float(self.args.target_utilization)
         above = target * (100 - load) / (100 - target) if target != 100 else np.zeros(len(load))
         below = (100 - target) * load / target + target
         scores = np.where(load > target, np.where(load > 100, 0.0, above), below)
         return np.where(measured, rounded(scores), 0)
+
+    def _load(self, pod: PodInfo, nodes: Nodes) -> tuple[Floats, Floats, Mask]:
+        """CPU in percent: as measured, and with what came since and the pod; and where it was measured."""
+        percent, measured = self._measurements.column(nodes, last_cpu)
+        self._arrivals.follow()
+        missing = nodes.take(self._arrivals.predicted_since(self._measurements.window_end() - REPORTING_INTERVAL))
+        load = cpu_load_with(percent, capacity_of_cpu(nodes), float(self._prediction(pod)), missing)
+        return percent, load, measured
+
+    def explanation(self, inspection: Inspection) -> Explanation:
+        from stowplan_scheduler_plugins.load_explanation import CpuExplanation
+
+        load = self._load(inspection.pod, Nodes(inspection.cluster))
+        return CpuExplanation(inspection, load, f" of {self.args.target_utilization}")
 
     def _prediction(self, pod: PodInfo) -> int:
         """Milli-CPU that the pod will use."""

@@ -1,6 +1,7 @@
 """Which quota keeps a pod from starting, who borrows what, and which quotas would let it start."""
 
 import stowplan
+from stowplan.ask.explain.detailed_record import detailed
 from stowplan.testing import a_node, a_pod
 
 CONFIG = {
@@ -49,3 +50,18 @@ def test_who_borrows_what_others_are_guaranteed():
 
 def test_nothing_is_said_of_a_pod_that_its_quota_allows():
     assert advice("a", quota("a", "1", "2")) == ([], [])
+
+
+def facts(namespace, *objects):
+    cluster = stowplan.Cluster([a_node("n1").allocatable(cpu="16", pods="110").obj(), *objects], config=CONFIG)
+    return list(detailed(cluster.engine, cluster.explain(a_cpu("new", namespace).obj())).facts)
+
+
+def test_what_a_namespace_may_borrow_and_who_may_want_it_back():
+    used = [a_cpu(f"p{i}", "a", "2").on("n1").obj() for i in range(2)]
+    quotas = quota("a", "2", "7"), quota("b", "8", "9"), quota("c", "1", "9")
+    assert facts("a", *quotas, *used) == [
+        "namespace a uses 4 cpu (2 guaranteed), and may borrow 3 of 9 until b, c want them back"
+    ]
+    assert facts("a", quota("a", "2", "7"), *used) == ["namespace a uses 4 cpu (2 guaranteed), and may borrow none"]
+    assert facts("d", *quotas, *used) == []

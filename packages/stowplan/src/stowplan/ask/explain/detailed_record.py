@@ -33,7 +33,14 @@ def detailed(engine: Engine, verdict: Verdict) -> VerdictRecord:
         explanations, groups = Explanations(at), refusals(verdict.diagnosis)
         details = _details(at, explanations, groups)
         rejected = {node: replace(status, detail=details.get(node, "")) for node, status in record.rejected.items()}
-        return replace(record, refusals=_refusals(at, explanations, groups), rejected=rejected)
+        rests_on = {node: explanations.of_scores(at.table.row_of[node]) for node in record.feasible}
+        return replace(
+            record,
+            refusals=_refusals(at, explanations, groups),
+            rejected=rejected,
+            score_details={node: details for node, details in rests_on.items() if details},
+            facts=tuple(explanations.facts()),
+        )
 
 
 def summarized(engine: Engine, verdict: Verdict, alike: Sequence[str] = ()) -> VerdictRecord:

@@ -1,7 +1,7 @@
 """Read the objects of a live cluster once, with GET requests only.
 
 Kinds that the cluster does not serve, or does not allow us to read, are skipped with a note, except for nodes and pods,
-which are required.
+which are required. Sources of measured data are asked once; one that does not answer soon is a note.
 
 Imported on use: the HTTP client is slow to import.
 """
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec import field
 
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES, WorkloadName
+from stowplan.drivers.live.measuring import measured_now
 from stowplan.kube.api.api_errors import ApiError, Expired, Forbidden, NotFound, Unauthorized
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.decode import DecodeError
@@ -28,6 +29,7 @@ from stowplan.kube.api.types import Event, Node, Pod
 from stowplan.kube.config import ClientConnection
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, ClusterVersion, version_for
 from stowplan.kube.structs import PlainStruct
+from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.client_errors import unreachable_message
 from stowplan.net.client.connection import ClientConfigError, CredentialsError
 from stowplan.net.client.http.transport import Limits
@@ -198,6 +200,10 @@ class _Reading(PlainStruct):
         for result in results:
             if isinstance(result, BaseException):
                 raise result
+        if sources := [source for watched in kinds for source in watched.sources]:
+            self.found.objects += await measured_now(
+                self.api, sources, times=REAL_TIMES, report=self.found.notes.append
+            )
         if self.found.unserved:
             names = listed(sorted(str(resource_of(watched.kind)) for watched in self.found.unserved), 20)
             self.found.notes.append(f"this cluster does not serve {names}")

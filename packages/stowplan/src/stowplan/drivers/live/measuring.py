@@ -32,6 +32,40 @@ T = TypeVar("T", bound=ApiStruct)
 FIRST_ANSWERS_TIMEOUT = 5.0
 
 
+async def measured_now(
+    api: Api, sources: Iterable[Source], *, times: Times, report: Callable[[str], None], agent: str = "stowplan"
+) -> list[CustomObject]:
+    """What the sources answer when they are asked once; one that fails, or takes seconds, is reported."""
+    client = _Client(api, times, agent)
+
+    async def asked(source: Source) -> CustomObject | None:
+        found = await _answer(source, client, min(source.timeout, FIRST_ANSWERS_TIMEOUT), times)
+        if isinstance(found, str):
+            report(f"{source.name} cannot be read: {found}; there is no measured data")
+            return None
+        return found
+
+    try:
+        return [obj for obj in await asyncio.gather(*map(asked, sources)) if obj is not None]
+    finally:
+        await client.close()
+
+
+async def _answer(source: Source, client: _Client, seconds: float, times: Times) -> CustomObject | str:
+    """What the source answers, or what is wrong with it."""
+
+    async def asked() -> CustomObject:
+        content = await source.measure(client)
+        return convert({**content, "metadata": {"name": source.name}}, source.kind)
+
+    try:
+        return await within(seconds, asked(), sleep=times.sleep)
+    except TimeoutError:
+        return f"no answer within {seconds:g} s"
+    except RAISED as error:
+        return str(error) if isinstance(error, SourceError) else repr(error)
+
+
 class Measuring:
     def __init__(
         self,
@@ -115,20 +149,13 @@ class Measuring:
     async def _ask_again_and_again(self, source: Source) -> None:
         while True:
             began = self._times.clock()
-            try:
-                obj = await within(source.timeout, self._asked(source), sleep=self._times.sleep)
-            except TimeoutError:
-                self._fails(source, f"no answer within {source.timeout:g} s")
-            except RAISED as error:
-                self._fails(source, str(error) if isinstance(error, SourceError) else repr(error))
+            found = await _answer(source, self._client, source.timeout, self._times)
+            if isinstance(found, str):
+                self._fails(source, found)
             else:
-                self._answers(source, obj)
+                self._answers(source, found)
             self._is_tried(source)
             await self._times.sleep(max(source.interval - (self._times.clock() - began), 0.0))
-
-    async def _asked(self, source: Source) -> CustomObject:
-        content = await source.measure(self._client)
-        return convert({**content, "metadata": {"name": source.name}}, source.kind)
 
     def _answers(self, source: Source, obj: CustomObject) -> None:
         if self._problems.pop(source, None) is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stowplan.kube.api import types as t
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.framework.sources import Source
 
 #: Finished pods are removed as if they were deleted.
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
@@ -21,8 +22,12 @@ class WatchedKind(PlainStruct, frozen=True):
     read_by: frozenset[str] = frozenset()
     #: Of pods: whether finished ones are watched, too.
     finished: bool = False
-    #: Whether its objects come from sources (`framework.sources`), not from the API server.
-    measured: bool = False
+    #: Where its objects come from if it is measured; () for the API server.
+    sources: tuple[Source, ...] = ()
+
+    @property
+    def measured(self) -> bool:
+        return bool(self.sources)
 
     @property
     def core(self) -> bool:

@@ -50,14 +50,16 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
     """The kinds that these profiles need, the core ones first; `report` gets registrations for unknown resources."""
     profiles = tuple(frameworks)
     needed, read = _declared(profiles)
-    measured = {source.kind for source in measured_sources(profiles)}
+    sources: dict[type[ApiStruct], tuple[Source, ...]] = {}
+    for source in measured_sources(profiles):
+        sources[source.kind] = (*sources.get(source.kind, ()), source)
     registered = _registered(profiles, report, {kind.resource: kind for kind in (*needed, *read) if _is_custom(kind)})
     for kind, names in registered.items():
         # A plugin that registers for a custom resource depends on it; events of a built-in kind only requeue pods.
         waiting = names - read.get(kind, set()) if _is_custom(kind) else set()
         needed.setdefault(kind, set()).update(waiting)
     found = (
-        WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())), measured=kind in measured)
+        WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())), sources=sources.get(kind, ()))
         for kind in dict.fromkeys((*needed, *read))
         if kind not in CORE
     )

@@ -422,6 +422,10 @@ class VerdictRecord(Record, frozen=True, kw_only=True):
     #: Node -> plugin -> score.
     scores: dict[str, dict[str, int]] = {}
     totals: dict[str, int] = {}
+    #: Node -> plugin -> what its score rests on.
+    score_details: dict[str, dict[str, str]] = {}
+    #: What plugins say of the pod whether it fits or not.
+    facts: tuple[str, ...] = ()
     message: str = ""
     full_message: str = ""
     preemption: PreemptionRecord | None = None

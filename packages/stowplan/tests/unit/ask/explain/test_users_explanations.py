@@ -15,6 +15,7 @@ from stowplan.plugins import (
     Dial,
     Explanation,
     NodeFilterPlugin,
+    NodeScorePlugin,
     PreEnqueuePlugin,
     PreFilterPlugin,
     Reason,
@@ -54,6 +55,12 @@ class QuietExplained(Explanation):
 
     def remedy(self, mask):
         return TurnDown(self.inspection, mask)
+
+    def of_score(self, row):
+        return f"is quiet up to {self.inspection.node(row).metadata.labels['limit']}"
+
+    def facts(self):
+        yield f"its loudness is {loudness(self.inspection.pod)}"
 
 
 class TurnDown(Remedy):
@@ -121,11 +128,24 @@ def test_obstacles_are_listed(advice):
     assert found.obstacles == ("no node will ever take a pod that loud",)
 
 
+def test_what_scores_rest_on_and_facts_are_said_of_a_pod_that_fits(page):
+    class Ranked(Quiet, NodeScorePlugin):
+        name = "Ranked"
+
+        def score_node(self, state, pod, node):
+            return 5
+
+    text = page(nodes(40, 50), loud(30), config=config("Ranked"), plugins=[Ranked])
+    assert "Ranked: n0 is quiet up to 40; n1 is quiet up to 50" in text
+    assert "its loudness is 30" in text
+    assert "its loudness is 90" in page(nodes(40), loud(90), config=config("Ranked"), plugins=[Ranked])
+
+
 class Broken(Explanation):
     def detail(self, row, reason):
         raise RuntimeError("no words")
 
-    obstacles = remedy = ways_for_pod = detail
+    obstacles = remedy = ways_for_pod = of_score = facts = detail
 
 
 class BrokenWays(Explanation):

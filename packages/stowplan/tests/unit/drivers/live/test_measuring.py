@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from stowplan.drivers.live.measuring import FIRST_ANSWERS_TIMEOUT, Measuring
+from stowplan.drivers.live.measuring import FIRST_ANSWERS_TIMEOUT, Measuring, measured_now
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.timing.times import ManualTime, settle
 from stowplan.scheduler.framework.sources import Source, SourceError
@@ -151,3 +151,18 @@ async def test_other_sources_are_adopted():
         run.measuring.adopt([B, Thermometer("b")])
         await settle()
         assert ASKED.count("b") == 3
+
+
+async def test_asked_once_for_somebody_who_waits():
+    ANSWERS.update(a={"degrees": 20}, b=None, c=SourceError("down"))
+    times, told = ManualTime(), []
+    asked = measured_now(None, (A, B, Thermometer("c")), times=times, report=told.append)
+    found = asyncio.create_task(asked)
+    await settle()
+    assert not found.done()
+    await times.advance(FIRST_ANSWERS_TIMEOUT)
+    assert [(one.metadata.name, one.content["degrees"]) for one in await found] == [("a", 20)]
+    assert told == [
+        "c cannot be read: down; there is no measured data",
+        "b cannot be read: no answer within 5 s; there is no measured data",
+    ]

@@ -211,7 +211,7 @@ def test_events_of_invalid_resources_are_reported_and_ignored(resource):
     assert told == [f"Incorrect event registration: plugin Gate: {resource!r} is not <plural>.<version>.<group>"]
 
 
-def test_kinds_that_are_measured_are_marked():
+def test_kinds_that_are_measured_have_their_sources():
     loads = custom_resource("loads.v1.example.com", namespaced=False)
 
     class Gauge(Source, frozen=True):
@@ -227,4 +227,5 @@ def test_kinds_that_are_measured_are_marked():
             return (Gauge(),)
 
     last = kinds_of(bare_with("Loads"), plugins=[Loads])[-1]
-    assert last == WatchedKind(loads, read_by=frozenset({"Loads"}), measured=True)
+    assert last == WatchedKind(loads, read_by=frozenset({"Loads"}), sources=(Gauge(),))
+    assert last.measured

@@ -136,6 +136,18 @@ class Explanations:
     def _obstacles(self, name: str) -> list[str]:
         return list(map(str, self._ask(name, [], listed_by_plugin, self._of(name).obstacles)))
 
+    def facts(self) -> list[str]:
+        """What plugins say of the pod whether it fits or not."""
+        return [text for name in self._inspection.framework.plugins for text in self._facts(name)]
+
+    def _facts(self, name: str) -> list[str]:
+        return list(map(str, self._ask(name, [], listed_by_plugin, self._of(name).facts)))
+
+    def of_scores(self, row: int) -> dict[str, str]:
+        """Plugin -> what its score of a node rests on."""
+        found = {name: self._ask(name, "", self._of(name).of_score, row) for name in self._inspection.verdict.scores}
+        return {name: text for name, text in found.items() if text}
+
     def remedies(self) -> dict[str, Remedy]:
         """Plugin -> remedy, for every plugin that rejects some node."""
         return {name: self._remedy(name, mask) for name, mask in self._inspection.masks.items()}

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 #: Maximum number of items per part in the short form.
 _NODES, _GROUPS, _SUGGESTIONS, _VICTIMS = 5, 12, 6, 8
+#: The number of nodes of which is told what their scores rest on.
+_RESTS_ON = 3
 
 
 def explanation(
@@ -138,6 +140,7 @@ class _Page:
         else:
             blocks.append(Line(verdict.full_message, 2))
         blocks += self._nominated()
+        blocks += (Line(fact, 2) for fact in self._explanations.facts())
         blocks += self._help()
         blocks += self._said()
         if not verdict.node_name:
@@ -264,12 +267,22 @@ class _Page:
             points = [f"{int(verdict.scores[name][row]):,}" for name in plugins]
             rows.append([((verdict.names[row], style),), ((f"{int(verdict.totals[row]):,}", style),), *points])
         grid = Grid(rows, header, frozenset(range(1, len(header))))
+        rests_on = self._rests_on(shown if self._wide else shown[:_RESTS_ON])
         left = ranked[len(shown) :]
         if not left:
-            return [grid]
+            return [grid, *rests_on]
         low, high = int(verdict.totals[left[-1]]), int(verdict.totals[left[0]])
         between = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        return [grid, Line(((f"… and {count(len(left), 'node')} more with {between} points", "dim"),), 2)]
+        more = Line(((f"… and {count(len(left), 'node')} more with {between} points", "dim"),), 2)
+        return [grid, more, *rests_on]
+
+    def _rests_on(self, rows: Sequence[int]) -> list[Block]:
+        """What plugins tell of their scores of these nodes."""
+        told: dict[str, list[str]] = {}
+        for row in rows:
+            for plugin, text in self._explanations.of_scores(row).items():
+                told.setdefault(plugin, []).append(f"{self._verdict.names[row]} {text}")
+        return [Line(((f"{plugin}: {'; '.join(texts)}", "dim"),), 2) for plugin, texts in told.items()]
 
     def _column_title(self, plugin: str) -> str:
         known = self._at.framework.plugins.get(plugin)

@@ -78,6 +78,16 @@ class Explanation:
         """The reasons of a group of nodes, as one line."""
         return refusal.text
 
+    # -- of every pod --------------------------------------------------------------------------------------------------
+
+    def of_score(self, row: int) -> str:
+        """What the score of a node rests on, such as `at 71 % of 40`; "" if there is nothing to add."""
+        return ""
+
+    def facts(self) -> Iterable[str]:
+        """What is worth knowing of the pod whether it fits or not, such as how its quota stands."""
+        return ()
+
     # -- obstacles and remedies ----------------------------------------------------------------------------------------
 
     def obstacles(self) -> Iterable[str]:
