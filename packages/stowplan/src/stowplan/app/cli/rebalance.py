@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
     from stowplan.ask.rebalance.goals import Goal
     from stowplan.ask.rebalance.policy.policy_file import Policy
+    from stowplan.net.client.cluster_flags import ClusterFlags
 
 _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
 
@@ -34,6 +35,10 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
     "--policy",
     "policy",
     help="Move what a DeschedulerPolicy (descheduler/v1alpha2) asks for; instead of --goal.",
+)
+@file_option(
+    "--prometheus-token-file",
+    help="The token for the policy's Prometheus. Default: that of the service account, in a pod.",
 )
 @click.option("--max-moves", type=click.IntRange(min=0), metavar="N", help="Move at most N pods. Default: any number.")
 @click.option(
@@ -79,6 +84,7 @@ def rebalance(
     *,
     goal: str | None,
     policy: str | None,
+    prometheus_token_file: str | None,
     max_moves: int | None,
     at_once: int,
     at_once_per_owner: int,
@@ -120,7 +126,9 @@ def rebalance(
 
         def loaded() -> tuple[ClusterSource, Goal]:
             about = cluster_of(**source, in_full=given is not None)
-            return about, _goal(goal or "", about) if given is None else _by_policy(given, about)
+            return about, _goal(goal or "", about) if given is None else _by_policy(
+                given, about, source["live"], prometheus_token_file
+            )
 
         if apply:
             _check_apply(source, commands=commands)
@@ -155,13 +163,19 @@ def _check_apply(source: Mapping[str, Any], *, commands: bool) -> None:
         raise click.UsageError("--commands prints what --apply does: give one or the other.")
 
 
-def _by_policy(policy: Policy, about: ClusterSource) -> Goal:
+def _by_policy(policy: Policy, about: ClusterSource, live: ClusterFlags, token_file: str | None) -> Goal:
     from stowplan.ask.rebalance.policy.by_policy import ByPolicy
     from stowplan.ask.rebalance.policy.pods_in_full import PodsInFull
 
     # Ages count from now.
     about.cluster.now = time()
-    return ByPolicy(policy, PodsInFull(about.cluster.documents, about.finished_pods))
+    full = PodsInFull(about.cluster.documents, about.finished_pods)
+    if not policy.metrics:
+        return ByPolicy(policy, full)
+    from stowplan.app.sources.measured_use import use_in
+
+    use = use_in(about, policy, live, token_file)
+    return ByPolicy(policy, full, use.nodes, use.pods)
 
 
 def _goal(text: str, about: ClusterSource) -> Goal:

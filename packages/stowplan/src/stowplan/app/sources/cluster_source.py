@@ -80,6 +80,8 @@ class ClusterSource:
     cluster: Cluster
     #: Finished pods, and their phases.
     finished: dict[str, str]
+    #: Objects of files that the scheduler does not read.
+    others: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     #: The finished pods, if pods are read in full.
     finished_pods: tuple[Pod, ...] = field(default=(), repr=False)
     #: The source of the objects, for messages.
@@ -134,6 +136,7 @@ class ClusterSource:
         source = cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
         if in_full:
             source._keep_pods(found.objects, found.pods)
+            source.others = found.skipped
         return source
 
     @classmethod

@@ -6,36 +6,23 @@ import numpy as np
 
 from stowplan.ask.offline import Cluster
 from stowplan.ask.rebalance.plan_records import BalanceRecord
+from stowplan.ask.what_if.node_shares import COUNTED, requested_shares
 from stowplan.kube.api.eviction_outcomes import belongs_to_node
 from stowplan.scheduler.cluster.arrays import Floats
 from stowplan.scheduler.cluster.pod_info import PodInfo
-
-#: Of which a node's use is measured.
-_COUNTED = ("cpu", "memory")
 
 
 def use_of_nodes(cluster: Cluster) -> Floats:
     """By row: the mean of the shares of cpu and memory that are requested; 0 in rows without a node."""
     table = cluster.state.table
-    shares = [
-        table.requested[index, : table.n] / np.maximum(table.allocatable[index, : table.n], 1)
-        for index in _counted(cluster)
-    ]
-    return np.where(table.valid[: table.n], np.mean(shares, axis=0), 0.0)
+    return np.where(table.valid[: table.n], requested_shares(table).mean(axis=0), 0.0)
 
 
 def share_of(cluster: Cluster, info: PodInfo, row: int) -> float:
     """What a pod adds to the use of a row's node."""
     table, requests = cluster.state.table, info.shape.used
-    shares = [
-        requests.get(name, 0) / max(1, int(table.allocatable[index, row]))
-        for name, index in zip(_COUNTED, _counted(cluster), strict=True)
-    ]
+    shares = [requests.get(name, 0) / max(1, int(table.allocatable[table.resource(name), row])) for name in COUNTED]
     return sum(shares) / len(shares)
-
-
-def _counted(cluster: Cluster) -> list[int]:
-    return [cluster.state.table.resource(name) for name in _COUNTED]
 
 
 def is_empty(cluster: Cluster, row: int) -> bool:

@@ -11,14 +11,12 @@ from typing import Any
 import numpy as np
 from msgspec.structs import replace
 
+from stowplan.ask.what_if.node_shares import requested_shares
 from stowplan.kube.api.eviction_outcomes import belongs_to_node
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.engine import Engine
-
-#: Of which a node's use is measured.
-_COUNTED = ("cpu", "memory")
 
 
 class NodeTrials:
@@ -75,12 +73,10 @@ class NodeTrials:
     def shares(self, nodes: Sequence[str]) -> Mapping[str, float]:
         """The larger share of cpu and memory that is requested, of the nodes that the scheduler knows."""
         table = self._engine.state.table
-        counted = [table.resources[name] for name in _COUNTED if name in table.resources]
         names = [name for name in nodes if name in table.row_of]
         if not names:
             return {}
-        cells = np.ix_(counted, [table.row_of[name] for name in names])
-        shares = (table.requested[cells] / np.maximum(table.allocatable[cells], 1)).max(axis=0)
+        shares = requested_shares(table, [table.row_of[name] for name in names]).max(axis=0)
         return dict(zip(names, shares.tolist(), strict=True))
 
     def is_wanted(self, node: str) -> bool:

@@ -79,7 +79,7 @@ class Measuring:
         self._deliver = deliver
         self._times = times
         self._report = report
-        self._client = _Client(api, times, agent)
+        self._client = SourceClient(api, times, agent)
         #: The last object of each source.
         self._measured: dict[Source, CustomObject | None] = {}
         self._asking: dict[Source, asyncio.Task[None]] = {}
@@ -171,8 +171,8 @@ class Measuring:
             self._report(f"{source.name} cannot be read: {problem}; {kept}")
 
 
-class _Client:
-    """A `MeasuringClient`."""
+class SourceClient:
+    """A `MeasuringClient`; to be closed."""
 
     def __init__(self, api: Api, times: Times, agent: str) -> None:
         self._api = api

@@ -124,3 +124,36 @@ def test_the_roles_for_it(run):
     assert "pods/eviction" in ran.out
     assert "namespace: ops" in ran.out
     assert "eviction" not in run("rebalance", "--goal", "mend", "--rbac").out
+
+
+BY_USE = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: all
+  pluginConfig:
+  - name: LowNodeUtilization
+    args:
+      thresholds: {cpu: 20}
+      targetThresholds: {cpu: 60}
+      metricsUtilization: {source: KubernetesMetrics}
+  plugins:
+    balance: {enabled: [LowNodeUtilization]}
+"""
+
+
+def metrics(kind, name, cpu):
+    usage = {"cpu": cpu, "memory": "1Gi"}
+    used = {"usage": usage} if kind == "NodeMetrics" else {"containers": [{"name": "c", "usage": usage}]}
+    metadata = {"name": name} | ({} if kind == "NodeMetrics" else {"namespace": "default"})
+    return {"apiVersion": "metrics.k8s.io/v1beta1", "kind": kind, "metadata": metadata, **used}
+
+
+def test_measured_use_in_files(run, files, tmp_path):
+    (tmp_path / "policy.yaml").write_text(BY_USE)
+    cluster = (node("a"), node("b", "8"), owned(pod("web-0", "10m", nodeName="a")))
+    ran = run("rebalance", "-f", files(*cluster), "--policy", str(tmp_path / "policy.yaml"))
+    assert "no NodeMetrics in these files" in ran.err
+    used = (metrics("NodeMetrics", "a", "3"), metrics("NodeMetrics", "b", "0"), metrics("PodMetrics", "web-0", "3"))
+    ran = run("rebalance", "-f", files(*cluster, *used), "--policy", str(tmp_path / "policy.yaml"))
+    assert "LowNodeUtilization: a has cpu 75 %" in ran.out

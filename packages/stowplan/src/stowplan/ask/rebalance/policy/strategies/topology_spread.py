@@ -117,9 +117,7 @@ class _Domains:
             return
         mean = sum(sizes) / len(sizes)
         below = self._nodes_below(mean)
-        domains = [
-            sorted(_reversed(pods), key=_last_to_leave_first) for pods in sorted(self._domains.values(), key=len)
-        ]
+        domains = [sorted(_listed(pods), key=_last_to_leave_first) for pods in sorted(self._domains.values(), key=len)]
         low, high = 0, len(domains) - 1
         while low < high:
             if len(domains[high]) <= mean:
@@ -149,9 +147,12 @@ class _Domains:
         return [node for node in self._eligible if node.metadata.labels.get(key) in small]
 
 
-def _reversed(pods: Sequence[PolicyPod]) -> list[PolicyPod]:
-    """Parity: so that of equal pods, those that were listed first leave."""
-    return list(reversed(pods))
+def _listed(pods: Sequence[PolicyPod]) -> list[PolicyPod]:
+    """Parity: of equal pods with a priority, those that were listed first leave; of those without, the last."""
+    return [
+        *(pod for pod in pods if pod.priority is None),
+        *(pod for pod in reversed(pods) if pod.priority is not None),
+    ]
 
 
 def _last_to_leave_first(pod: PolicyPod) -> tuple[bool, bool, int]:
