@@ -43,6 +43,7 @@ cluster:
     count: 6
     capacity: {cpu: "16", memory: 64Gi, pods: "60"}
     zones: [a, b]
+    price: 0.80
     autoscale: {min: 6, max: 12}
 workloads:
 - name: batch
@@ -140,7 +141,7 @@ def opened(browser: Browser, address: str, place: str, size: tuple[int, int], **
     page.goto(address)
     page.locator(".sum").first.wait_for()
     page.goto(f"{address.partition('#')[0]}{place}")
-    page.locator(".pending-pods, .verdict, .figures, .charts, .cells").first.wait_for()
+    page.locator(".pending-pods, .verdict, .figures, .charts, .node-cells").first.wait_for()
     # The queue is asked for once the plan is there.
     page.wait_for_timeout(800)
     yield page

@@ -302,7 +302,7 @@ export function resourcesOf(plan: PlanModel): string[] {
   return [...found];
 }
 
-function totalsOf(plan: PlanModel, resource: string): { scheduled: number; requested: number; whole: number } {
+export function totalsOf(plan: PlanModel, resource: string): { scheduled: number; requested: number; whole: number } {
   let [scheduled, requested, whole] = [0, 0, 0];
   for (const node of plan.nodes.values()) {
     const pods = plan.podsOn(node.name);
@@ -384,7 +384,7 @@ function Tip({
 
 const MOST_ENTRIES = 24;
 
-function Legend({
+export function Legend({
   colours,
   counts,
   chosen: picked,

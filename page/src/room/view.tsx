@@ -96,11 +96,11 @@ function Heat({ part, resource, label }: { part: Part; resource: string; label: 
           {part.cells.length > 0 && part.without.length > 0 && `; ${count(part.without.length, "node")} without any`}
         </span>
       </h3>
-      <div class="cells">
+      <div class="node-cells">
         {part.cells.map((cell) => (
           <a
             key={cell.node.name}
-            class="cell painted"
+            class="node-cell painted"
             href={nodeHref(cell.node.name)}
             style={paintStyle(share(cell.requested, cell.whole))}
             title={`${cell.node.name}: ${textOf(cell, resource)}`}

@@ -25,6 +25,7 @@ const NAMES: Record<string, string> = {
   memory: "Memory requested",
   pods: "Pods with a node",
   pending: "Pending pods",
+  cost: "Cost so far",
   waitHalf: "Median wait",
   wait95: "95th percentile of waits",
 };
@@ -41,7 +42,12 @@ export interface TimelineData {
 export function Player({ data, address, asks }: { data: TimelineData[]; address: Address; asks: boolean }) {
   const timelines = useMemo(() => data.map(({ frames }) => new Timeline(frames)), [data]);
   const axis = useMemo(() => axisOf(data.map(({ time }) => time)), [data]);
-  const figures = useMemo(() => figuresOf(data, axis), [data, axis]);
+  const marks = useMemo(
+    () => data.map(({ time }) => time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, data, time, mark) }))),
+    [data, axis],
+  );
+  // Two runs of a scenario have the same events.
+  const figures = useMemo(() => figuresOf(data, axis, marks[0]!), [data, axis, marks]);
   const last = axis.moments.length - 1;
   const wanted = address.query.get("at");
   const [at, setAt] = useState(() => (wanted ? momentAt(axis, wanted) : last));
@@ -71,9 +77,6 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
     if (at >= last) setAt(0);
     setPlays(!plays);
   };
-  const marks = data.map(({ time }) =>
-    time.marks.map((mark): Placed => ({ ...mark, at: placeOf(axis, data, time, mark) })),
-  );
   const now = isoOf(axis, at);
   return (
     <>
@@ -468,14 +471,17 @@ interface Figure {
   chart: ChartRecord;
 }
 
-function figuresOf(data: TimelineData[], { frames, moments }: Axis): Figure[] {
+function figuresOf(data: TimelineData[], { frames, moments }: Axis, marks: Placed[]): Figure[] {
   return data[0]!.time.series.columns.map(({ name, unit }) => ({
     key: name,
-    name: NAMES[name] ?? `${name} requested`,
+    name: NAMES[name] ?? (unit === "ratio" ? `${name} requested` : name.replace(/^room/, "Room")),
     unit,
     chart: {
       x: { name: "since the start", unit: "seconds" },
       y: { unit },
+      marks: marks
+        .filter(({ what }) => what === "event")
+        .map(({ at, detail }): [number, string] => [moments[at]!, detail ?? ""]),
       layers: data.map(({ name: timeline, time }, i) => {
         const values = time.series.columns.find((column) => column.name === name)?.values ?? [];
         const y = frames[i]!.map((frame) => values[frame] ?? 0);
@@ -564,7 +570,7 @@ function Marks({ marks, names, onPick }: { marks: Placed[][]; names: string[]; o
       value: (mark) => mark.time,
       show: (mark) => (
         <button type="button" class="link" onClick={() => onPick(mark.at)}>
-          {mark.time}
+          {stamp(mark.time)}
         </button>
       ),
     },

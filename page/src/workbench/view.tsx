@@ -10,6 +10,7 @@ import { useNodesVersion } from "../plan/changes";
 import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
+import { Choice, Legend, resourcesOf, totalsOf } from "../plan/view";
 import type { ConfigurationRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
 import { amend, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
@@ -192,10 +193,14 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
   );
   const shown = useMemo(() => (pod: PodItem) => side !== "difference" || moved.has(pod.key), [side, moved]);
   const group = [...model.nodes.values()].some((node) => node.labels[ZONE]) ? ZONE : "";
-  const resource = [...model.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods";
+  const usual = [...model.pods.values()].some((pod) => pod.requests.cpu) ? "cpu" : "pods";
+  const [wanted, fill] = useState("");
+  const resource = wanted || usual;
+  const resources = useMemo(() => resourcesOf(models.after), [models]);
+  const counts = useMemo(() => colours.counts(model.pods.values()), [colours, model]);
   return (
     <>
-      <Figures record={record} />
+      <Figures record={record} models={models} resources={resources} />
       <div class="tools">
         <span class="buttons" role="group" aria-label="Which plan">
           {SIDES.map((one) => (
@@ -204,6 +209,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
             </button>
           ))}
         </span>
+        <Choice label="Fill" value={resource} onChange={fill} options={resources.map((one) => [one, one])} />
         <span class="muted grow">{chosen[1] || chosen[0]}</span>
         <span class="buttons">
           <PictureButtons
@@ -235,6 +241,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
           handle={canvas}
         />
       </div>
+      <Legend colours={colours} counts={counts} chosen="" onChoose={() => {}} pick={false} />
       <Moves record={record} before={models.before} />
       <Reasons record={record} />
       <Take record={record} />
@@ -250,12 +257,27 @@ function changed(plan: PlanModel, changes: WorkbenchRecord["plan"]): PlanModel {
 
 type Line = [string, number, number];
 
-function Figures({ record }: { record: WorkbenchRecord }) {
+/** How much of all nodes' resource is requested, in percent. */
+function requested(model: PlanModel, resource: string): number {
+  const { requested: part, whole } = totalsOf(model, resource);
+  return whole ? Math.round((1000 * part) / whole) / 10 : 0;
+}
+
+interface FiguresProps {
+  record: WorkbenchRecord;
+  models: { before: PlanModel; after: PlanModel };
+  resources: string[];
+}
+
+function Figures({ record, models, resources }: FiguresProps) {
   const { before, after } = record;
   const lines: Line[] = [
     ["Nodes", before.nodes, after.nodes],
     ["Pods with a node, except DaemonSet pods", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
+    ...resources
+      .filter((name) => name !== "pods" && name !== "ephemeral-storage")
+      .map((name): Line => [`${name} requested, %`, requested(models.before, name), requested(models.after, name)]),
   ];
   return (
     <Compared
@@ -305,7 +327,7 @@ function Compared({ lines, caption, file, of }: { lines: Line[]; caption: string
             <td class="number">{grouped(one)}</td>
             <td class="number">{grouped(other)}</td>
             <td class={`number ${one === other ? "" : "changed"}`}>
-              {one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.abs(other - one))}`}
+              {one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.round(10 * Math.abs(other - one)) / 10)}`}
             </td>
           </tr>
         ))}

@@ -481,7 +481,7 @@ class Simulation:
             self.prepare()
         self._digest.go_to(sink)
         if self._timeline is not None:
-            self._timeline.begin(self.engine.state, self.ledger.waiting)
+            self._timeline.begin(self.engine.state, self.ledger.waiting, self._cost)
         expected = self._expected()
         duration = self.scenario.duration
 
@@ -494,6 +494,11 @@ class Simulation:
         with self._guard.series():
             self._play(duration, report)
         return self._finish()
+
+    def _cost(self) -> dict[str, float]:
+        self.fleet.account()
+        cost = sum(self.fleet.costs.values())
+        return {"cost": round(cost, 4)} if cost or any(group.price for group in self.fleet.groups.values()) else {}
 
     def _play(self, duration: float | None, report: Callable[[], None]) -> None:
         quiet_since, seen = 0.0, -1
@@ -545,7 +550,8 @@ class Simulation:
 
     def _finish(self) -> SimulationResult:
         if self._timeline is not None:
-            self._timeline.end(self._time.now)
+            start = self.context.start
+            self._timeline.end(self._time.now, [(start + at, text) for at, text in self.context.events])
         self.fleet.account()
         self.context.refused.finish()
         self.ledger.finish()

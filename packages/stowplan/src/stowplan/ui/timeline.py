@@ -6,7 +6,7 @@ many frames, neighbors are merged and the interval doubles, so that their number
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
@@ -32,6 +32,7 @@ _RESOURCES = ("cpu", "memory")
 _NO_FIGURE = "ephemeral-storage"
 #: Figure -> its unit, beside resources. Waits are those of the pods that have had a node so far.
 UNITS: dict[str, Unit] = {
+    "cost": "",
     "pods": "count",
     "pending": "count",
     "waitHalf": "seconds",
@@ -39,6 +40,8 @@ UNITS: dict[str, Unit] = {
 }
 
 
+#: A mark of something planned.
+EVENT = "event"
 #: Before the names of shapes: how many more such pods fit.
 ROOM = "room for "
 
@@ -147,6 +150,11 @@ class Timeline:
             plan.apply(frame.change)
         return plan
 
+    def mark_events(self, events: Iterable[tuple[float, str]]) -> None:
+        """What was planned to happen, by its time."""
+        self.marks += [MarkRecord(time=moment_text(at), what=EVENT, detail=text) for at, text in events]
+        self.marks.sort(key=lambda mark: mark.time)
+
     def _mark(self, frame: Frame) -> None:
         change = frame.change
         found = [("node removed", name) for name in change.gone_nodes]
@@ -165,7 +173,8 @@ class Timeline:
         frames = self.frames
         resources = dict.fromkeys(name for frame in frames for name in frame.figures if name not in UNITS)
         units: dict[str, Unit] = {name: "count" if name.startswith(ROOM) else "ratio" for name in resources}
-        units |= UNITS if frames else {}
+        units = {name: unit for name, unit in units.items() if name not in UNITS}
+        units |= {name: unit for name, unit in UNITS.items() if any(name in frame.figures for frame in frames)}
         columns = tuple(
             ColumnRecord(name=figure, unit=unit, values=tuple(frame.figures.get(figure, 0.0) for frame in frames))
             for figure, unit in units.items()
@@ -224,8 +233,15 @@ def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MAX_FR
 class StateSampler:
     """Samples a state."""
 
-    def __init__(self, state: ClusterState, waiting: WaitingPods, before: Plan | None = None) -> None:
-        """`before`: the plan that the first frame is compared with."""
+    def __init__(
+        self,
+        state: ClusterState,
+        waiting: WaitingPods,
+        before: Plan | None = None,
+        more: Callable[[], Mapping[str, float]] = dict,
+    ) -> None:
+        """`before`: the plan that the first frame is compared with; `more`: figures of the caller."""
+        self._more = more
         self._state = state
         self._waiting = waiting
         self._follower = PlanFollower(state)
@@ -250,7 +266,7 @@ class StateSampler:
         elif not change and self._last == now:
             return None
         self._last = now
-        return Frame(now, change, figures_of(self._state, plan, self._waiting.until(now)))
+        return Frame(now, change, {**figures_of(self._state, plan, self._waiting.until(now)), **self._more()})
 
     def sample_into(self, timeline: Timeline, now: float) -> None:
         found = self.sample(now)

@@ -8,6 +8,7 @@ of nodes and pods, which is what a browser can hold, nothing more is written, an
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from gzip import BadGzipFile, GzipFile
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -62,6 +63,11 @@ class _FrameLine(Record, frozen=True, kw_only=True, omit_defaults=False):
     change: DeltaMessage
 
 
+class _EventsLine(Record, frozen=True, kw_only=True, omit_defaults=False):
+    #: Seconds since the epoch, and what was planned to happen.
+    events: tuple[tuple[float, str], ...]
+
+
 class _EndLine(Record, frozen=True, kw_only=True, omit_defaults=False):
     note: str
 
@@ -80,17 +86,20 @@ class TimelineWriter:
         self._sampler: StateSampler | None = None
         self._write(header)
 
-    def begin(self, state: ClusterState, waiting: WaitingPods) -> None:
-        self._sampler = StateSampler(state, waiting)
+    def begin(self, state: ClusterState, waiting: WaitingPods, more: Callable[[], Mapping[str, float]] = dict) -> None:
+        """`more`: further figures of each moment."""
+        self._sampler = StateSampler(state, waiting, more=more)
 
     def moment(self, now: float) -> None:
         """Called at each moment of the state; samples it if a frame is due."""
         if self._next is None or now >= self._next:
             self._sample(now)
 
-    def end(self, now: float) -> None:
-        """Write the last frame."""
+    def end(self, now: float, events: Sequence[tuple[float, str]] = ()) -> None:
+        """Write the last frame, and what was planned to happen, by its time."""
         self._sample(now)
+        if events:
+            self._write(_EventsLine(events=tuple(events)))
         if self._sampler is not None:
             self._sampler.end()
 
@@ -148,6 +157,9 @@ def _read_lines(file: BinaryIO, timeline: Timeline) -> TimelineHeader:
 
 
 def _read_line(line: bytes, timeline: Timeline) -> None:
+    if line.startswith(b'{"events"'):
+        timeline.mark_events(msgspec.json.decode(line, type=_EventsLine).events)
+        return
     if line.startswith(b'{"note"'):
         timeline.note = msgspec.json.decode(line, type=_EndLine).note
         return

@@ -68,6 +68,23 @@ def test_a_file_round_trips(tmp_path):
     assert timeline.end() == without_uids(plan_of(state))
 
 
+def test_events_are_marked_and_the_caller_has_figures(tmp_path):
+    state = ClusterState()
+    state.add_node(decode_object(a_node("a").obj()))
+    writer = TimelineWriter(tmp_path / "timeline", HEADER, duration=None)
+    writer.begin(state, WaitingPods(), lambda: {"cost": 2.5})
+    writer.moment(10.0)
+    writer.end(20.0, [(12.0, "outage: zone a")])
+    writer.close()
+    record = read_timeline(tmp_path / "timeline")[1].time_record("t")
+    assert [(mark.what, mark.detail, mark.time[17:19]) for mark in record.marks] == [("event", "outage: zone a", "12")]
+    columns = {column.name: (column.unit, column.values) for column in record.series.columns}
+    assert columns["cost"] == ("", (2.5, 2.5))
+    written(tmp_path / "without", [1.0])
+    free = read_timeline(tmp_path / "without")[1].time_record("t")
+    assert "cost" not in {column.name for column in free.series.columns}
+
+
 def test_the_same_timeline_is_the_same_file(tmp_path):
     for name in ("one", "other"):
         written(tmp_path / name, [1.0, 2.0], until=3.0)
