@@ -36,7 +36,7 @@ async def measured_now(
     api: Api, sources: Iterable[Source], *, times: Times, report: Callable[[str], None], agent: str = "stowplan"
 ) -> list[CustomObject]:
     """What the sources answer when they are asked once; one that fails, or takes seconds, is reported."""
-    client = _Client(api, times, agent)
+    client = SourceClient(api, times, agent)
 
     async def asked(source: Source) -> CustomObject | None:
         found = await _answer(source, client, min(source.timeout, FIRST_ANSWERS_TIMEOUT), times)
@@ -51,7 +51,7 @@ async def measured_now(
         await client.close()
 
 
-async def _answer(source: Source, client: _Client, seconds: float, times: Times) -> CustomObject | str:
+async def _answer(source: Source, client: SourceClient, seconds: float, times: Times) -> CustomObject | str:
     """What the source answers, or what is wrong with it."""
 
     async def asked() -> CustomObject:
