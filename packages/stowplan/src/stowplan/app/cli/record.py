@@ -128,7 +128,12 @@ def _record(
         )
         raise SystemExit(1)
     took = duration_text(timedelta(seconds=round(time.monotonic() - began)))
-    click.echo(f"recorded {took} into {file}, {os.path.getsize(file) / 2**20:.1f} MiB")
+    click.echo(f"recorded {took} into {file}, {size_text(os.path.getsize(file))}")
+
+
+def size_text(size: int) -> str:
+    """Of a file."""
+    return f"{size / 2**20:.1f} MiB" if size >= 2**20 else f"{size / 2**10:.1f} KiB"
 
 
 async def _follow(file: str, cluster: Followed, registry: Registry, recorder: Recorder, stop: StopSignals) -> None:
