@@ -42,6 +42,15 @@ def test_examples_run(block):
     run(block)
 
 
+def test_real_plugins_are_shown_as_they_are():
+    folder = ROOT / "packages/stowplan-scheduler-plugins/src/stowplan_scheduler_plugins"
+    modules = [(folder / f"{name}.py").read_text() for name in ("node_resources_allocatable", "preemption_toleration")]
+    *shown, example = blocks((ROOT / "docs/extend/real-plugins.md").read_text(encoding="utf-8"))
+    assert [sum(block in module for module in modules) for block in shown] == [1, 1, 1, 1]
+    assert [len(module.splitlines()) for module in modules] == [67, 105], "as the page says"
+    run(example)
+
+
 def test_each_plugin_level_has_an_example_offline_and_live():
     assert len(BLOCKS) == 10
     assert sum("live_cluster" in block for block in BLOCKS) == 2
