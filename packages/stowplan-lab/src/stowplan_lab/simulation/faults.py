@@ -1,5 +1,5 @@
 """Events of a scenario: nodes fail, are drained, upgraded, reclaimed and tainted; zones fail; prices and sizes change;
-workloads are scaled and rolled out.
+workloads are scaled and rolled out; pods are rebalanced.
 
 Upstream: kubectl drain.
 """
@@ -21,6 +21,7 @@ from stowplan_lab.simulation.definition.scenario_fields import (
     NodesSpec,
     OutageSpec,
     PriceSpec,
+    RebalanceSpec,
     ReclaimSpec,
     ResizeSpec,
     ScaleSpec,
@@ -33,6 +34,7 @@ from stowplan_lab.simulation.nodes.autoscaler import REMOVED
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle
+from stowplan_lab.simulation.nodes.rebalancing import Rebalancing
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.templates import Change, Rollout
 
@@ -42,11 +44,19 @@ DRAINED, UPGRADED, SPOT = "drained", "upgraded", "reclaimed"
 
 
 class Faults:
-    def __init__(self, context: SimulationContext, fleet: Fleet, lifecycle: NodeLifecycle, drains: Drains) -> None:
+    def __init__(
+        self,
+        context: SimulationContext,
+        fleet: Fleet,
+        lifecycle: NodeLifecycle,
+        drains: Drains,
+        rebalancing: Rebalancing,
+    ) -> None:
         self._context = context
         self._fleet = fleet
         self._lifecycle = lifecycle
         self._drains = drains
+        self._rebalancing = rebalancing
         #: Zone -> when its last outage ends.
         self._zone_out: dict[str, float] = {}
 
@@ -166,6 +176,9 @@ class Faults:
             self._fleet.add_to(group)
         for node in list(group.names)[spec.count :]:
             self._lifecycle.take_out(node, REMOVED)
+
+    def _rebalance(self, spec: RebalanceSpec, chance: Random) -> None:
+        self._rebalancing.begin(spec)
 
     def _uncordon(self, node: str) -> None:
         self._fleet.cordon(node, unschedulable=False)

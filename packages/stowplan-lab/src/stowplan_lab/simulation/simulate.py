@@ -21,6 +21,7 @@ from typing import Any, cast
 
 from msgspec.structs import replace
 
+from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.extender_calls import post_to_extender
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
@@ -67,6 +68,7 @@ from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, OrphanedPods, TaintEvictions
+from stowplan_lab.simulation.nodes.rebalancing import Rebalancing
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_report import simulation_report
@@ -80,7 +82,11 @@ from stowplan_lab.simulation.start import files_at_start, objects_at_start, vers
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
 from stowplan_lab.simulation.workloads.existing import ExistingWorkloads
 from stowplan_lab.simulation.workloads.feeds import feed_of, size_of
-from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import HorizontalPodAutoscalers, autoscalers_of
+from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import (
+    HorizontalPodAutoscalers,
+    autoscalers_of,
+    loads_of,
+)
 from stowplan_lab.simulation.workloads.owners import Template
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
 
@@ -250,7 +256,8 @@ class Simulation:
         self.seed = self.scenario.seed if seed is None else seed
         named = [load_plugin(path) for path in self.scenario.scheduler.plugins]
         self._guard = CallGuard()
-        self._registry = registry_with_installed(dict.fromkeys((*named, *plugins)), self._guard)
+        self._own_plugins = tuple(dict.fromkeys((*named, *plugins)))
+        self._registry = registry_with_installed(self._own_plugins, self._guard)
         #: Notes from before the context exists.
         self._early_notes: list[str] = []
         self._filed = files_at_start(self.scenario.cluster, self._folder)
@@ -369,7 +376,19 @@ class Simulation:
         self.sampler = Sampler(context, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
         drains = Drains(context, self.fleet, self.budgets)
         self.autoscaler = Autoscaler(context, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
-        self.faults = Faults(context, self.fleet, NodeLifecycle(context, self.fleet, self.kubelets), drains)
+        self.rebalancing = Rebalancing(context, self.fleet, drains, self._copy)
+        lifecycle = NodeLifecycle(context, self.fleet, self.kubelets)
+        self.faults = Faults(context, self.fleet, lifecycle, drains, self.rebalancing)
+
+    def _copy(self) -> Cluster:
+        """The cluster as it is now, for plans."""
+        return Cluster(
+            self.engine.state.everything(),
+            self.config,
+            plugins=self._own_plugins,
+            emulated_version=str(self.features.emulated_version),
+            now=self._time.now,
+        )
 
     def _latency(self, models: ModelsSpec, chance: Random) -> Latency:
         def drawn(about: object) -> float:
@@ -443,6 +462,8 @@ class Simulation:
                 self._time.feed(feed_of(context, spec, self._folder, scenario.duration, template, of_workload))
         planned = autoscalers_of(scenario, templates, context.start)
         self.autoscalers = self.sampler.autoscalers = HorizontalPodAutoscalers(context, planned, controllers)
+        if any(event.rebalance is not None for event in scenario.events):
+            self.rebalancing.read(scenario, self._folder, loads_of(scenario, templates, context.start))
         rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
         self.faults.begin(scenario, controllers, rollouts)
 

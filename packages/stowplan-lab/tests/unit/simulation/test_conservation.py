@@ -99,6 +99,8 @@ EVENTS = st.builds(
                 {"outage": {"zone": "x", "for": 100}},
                 {"resize": {"group": "a", "count": 1}},
                 {"price": {"group": "a", "price": 2}},
+                {"rebalance": {"goal": "pack"}, "every": 50},
+                {"rebalance": {"goal": "spread", "atOncePerOwner": 2}},
             ]
         ),
     ),

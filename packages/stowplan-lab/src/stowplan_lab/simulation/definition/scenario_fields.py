@@ -238,6 +238,18 @@ class ResizeSpec(Spec, frozen=True, kw_only=True):
     count: int
 
 
+class RebalanceSpec(Spec, frozen=True, kw_only=True):
+    """Moves towards a goal, or by a policy."""
+
+    goal: str = ""
+    #: A DeschedulerPolicy, or the file with it.
+    policy: str | dict[str, Any] | None = None
+    max_moves: int | None = None
+    #: In one step: in all, and of one owner.
+    at_once: int = 10
+    at_once_per_owner: int = 1
+
+
 class EventSpec(When, frozen=True, kw_only=True):
     """Exactly one of these happens."""
 
@@ -252,6 +264,7 @@ class EventSpec(When, frozen=True, kw_only=True):
     rollout: RolloutSpec | None = None
     patch: PatchSpec | None = None
     resize: ResizeSpec | None = None
+    rebalance: RebalanceSpec | None = None
 
 
 #: The types of events.

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from stowplan.ask.rebalance.goals import GOALS, goal_named
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config.features import GateError
 from stowplan.kube.kubernetes_versions import VersionError
@@ -18,6 +19,7 @@ from stowplan_lab.simulation.definition.scenario_fields import (
     ZONE,
     ClusterSpec,
     FailuresSpec,
+    RebalanceSpec,
     Scenario,
     SchedulerSpec,
     WorkloadSpec,
@@ -179,6 +181,17 @@ def _zones(cluster: ClusterSpec) -> set[str] | None:
     return zones | {group.labels[ZONE] for group in cluster.groups if ZONE in group.labels}
 
 
+def _of_rebalance(spec: RebalanceSpec, path: FieldPath) -> Iterator[Problem]:
+    if bool(spec.goal) == (spec.policy is not None):
+        yield path, "want one of goal, policy"
+    elif spec.goal and goal_named(spec.goal) is None:
+        yield (*path, "goal"), f"want {GOALS}, got {spec.goal!r}"
+    for name in ("maxMoves", "atOnce", "atOncePerOwner"):
+        number = {"maxMoves": spec.max_moves, "atOnce": spec.at_once, "atOncePerOwner": spec.at_once_per_owner}[name]
+        if number is not None and number < 1:
+            yield (*path, name), f"want 1 or more, got {number}"
+
+
 def _of_events(scenario: Scenario) -> Iterator[Problem]:
     groups = {group.name for group in scenario.cluster.groups}
     workloads = {workload.name for workload in scenario.workloads}
@@ -200,6 +213,8 @@ def _of_events(scenario: Scenario) -> Iterator[Problem]:
             number = getattr(about, name, None)
             if number is not None and number < 0:
                 yield (*path, given[0], name), f"want 0 or more, got {number}"
+        if event.rebalance is not None:
+            yield from _of_rebalance(event.rebalance, (*path, "rebalance"))
         if event.price is not None:
             yield from _of_price(event.price.price, (*path, "price", "price"))
         if event.rollout is not None and not scenario.models.controllers:

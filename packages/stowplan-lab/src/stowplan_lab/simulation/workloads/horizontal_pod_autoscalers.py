@@ -130,6 +130,16 @@ def _load(spec: WorkloadSpec, template: Template, start: float, where: str) -> L
     return found
 
 
+def loads_of(scenario: Scenario, templates: Mapping[str, Template], start: float) -> dict[str, Load]:
+    """The use of each workload that says it; raises ScenarioError."""
+    specs = ((spec, templates.get(spec.name)) for spec in scenario.workloads)
+    return {
+        spec.name: _load(spec, template, start, f"workloads: {spec.name}")
+        for spec, template in specs
+        if template is not None
+    }
+
+
 class _Size(PlainStruct, frozen=True):
     """What pods of one spec request."""
 

@@ -179,14 +179,12 @@ def _by_policy(policy: Policy, about: ClusterSource, live: ClusterFlags, token_f
 
 
 def _goal(text: str, about: ClusterSource) -> Goal:
-    from stowplan.ask.rebalance.goals import FreeNodes, Mend, Pack, RoomFor, Spread
+    from stowplan.ask.rebalance.goals import RoomFor, goal_named
 
     name, _, value = text.partition("=")
-    plain: dict[str, Goal] = {"mend": Mend(), "spread": Spread(), "pack": Pack()}
-    if text in plain:
-        return plain[text]
-    if name == "free-nodes" and value.isdecimal() and int(value):
-        return FreeNodes(int(value))
     if name == "room-for" and value:
         return RoomFor(about.applied(value))
-    raise InputError(f"--goal {text}: want {_GOALS}")
+    goal = goal_named(text)
+    if goal is None:
+        raise InputError(f"--goal {text}: want {_GOALS}")
+    return goal

@@ -136,6 +136,19 @@ class Spread(Goal):
         return Result(uncordon=sources)
 
 
+#: What `goal_named` reads.
+GOALS = "mend|spread|pack|free-nodes=N"
+
+
+def goal_named(text: str) -> Goal | None:
+    """The goal; None if there is none of this name."""
+    plain: dict[str, Goal] = {"mend": Mend(), "spread": Spread(), "pack": Pack()}
+    name, _, value = text.partition("=")
+    if name == "free-nodes" and value.isdecimal() and int(value):
+        return FreeNodes(int(value))
+    return plain.get(text)
+
+
 @dataclass(frozen=True)
 class RoomFor(Goal):
     """There is room for all the pods that a change adds.

@@ -1,0 +1,89 @@
+"""Rebalancing from time to time: goals and policies, what ends a plan, and measured use."""
+
+import pytest
+
+from stowplan_lab import ScenarioError, simulate_scenario
+from support.scenarios.manifests import a_workload
+
+POINTS = {"LowNodeUtilization": "balance", "RemoveDuplicates": "balance"}
+APP = {"app": "web"}
+
+
+def a_policy(name, args=None):
+    plugins = {POINTS[name]: {"enabled": [name]}}
+    profile = {"name": "p", "pluginConfig": [{"name": name, "args": args}], "plugins": plugins}
+    return {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy", "profiles": [profile]}
+
+
+def simulated(event, *events, nodes=3, replicas=6, usage=None, **more):
+    manifest = a_workload("Deployment", "1", replicas=replicas, selector={"matchLabels": APP}, labels=APP)
+    web = {"name": "web", "manifest": manifest, **({"usage": usage} if usage else {})}
+    group = {"name": "g", "count": nodes, "capacity": {"cpu": 8, "memory": "32Gi", "pods": 50}}
+    scenario = {
+        "duration": "1h",
+        "cluster": {"groups": [group]},
+        "workloads": [web],
+        "events": [event, *events],
+        **more,
+    }
+    return simulate_scenario(scenario)
+
+
+def on_nodes(found):
+    return sorted({row.node for row in found.decisions if row.end == "running"})
+
+
+def ended(found):
+    return found.summary.ends.get("rebalanced", 0)
+
+
+def test_a_goal():
+    found = simulated({"at": "10m", "rebalance": {"goal": "free-nodes=1"}})
+    assert ended(found) == 2
+    assert len(on_nodes(found)) == 2
+    assert found.summary.ends["running"] == 6
+
+
+def test_a_policy_from_time_to_time():
+    unevenly = ({"at": 0, "resize": {"group": "g", "count": 1}}, {"at": "5m", "resize": {"group": "g", "count": 3}})
+    event = {"at": "10m", "every": "10m", "rebalance": {"policy": a_policy("RemoveDuplicates"), "maxMoves": 1}}
+    found = simulated(event, *unevenly)
+    assert 1 < ended(found) <= 6
+    assert len(on_nodes(found)) == 3
+
+
+def test_moves_of_one_owner_come_one_after_the_other():
+    found = simulated({"at": "10m", "rebalance": {"goal": "free-nodes=1"}}, models={"startup": "60s"})
+    evicted = sorted(row.evicted for row in found.decisions if row.end == "rebalanced")
+    assert evicted[1] - evicted[0] >= 60
+
+
+def test_replacements_that_never_run_end_a_plan():
+    found = simulated({"at": "10m", "rebalance": {"goal": "free-nodes=1"}}, models={"startup": "20m"})
+    assert ended(found) == 1
+
+
+@pytest.mark.parametrize(("used", "moved"), [("10m", False), ("1500m", True)])
+def test_measured_use(used, moved):
+    args = {"thresholds": {"cpu": 20}, "targetThresholds": {"cpu": 50}}
+    args["metricsUtilization"] = {"source": "KubernetesMetrics"}
+    unevenly = ({"at": 0, "resize": {"group": "g", "count": 1}}, {"at": "5m", "resize": {"group": "g", "count": 2}})
+    event = {"at": "10m", "rebalance": {"policy": a_policy("LowNodeUtilization", args)}}
+    found = simulated(event, *unevenly, nodes=2, usage={"cpu": used})
+    assert (ended(found) > 0) == moved
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem"),
+    [
+        ({}, "events[0].rebalance: want one of goal, policy"),
+        ({"goal": "tidy"}, "events[0].rebalance.goal: want mend|spread|pack|free-nodes=N, got 'tidy'"),
+        ({"goal": "mend", "maxMoves": 0}, "events[0].rebalance.maxMoves: want 1 or more, got 0"),
+        ({"policy": {"kind": "Policy"}}, "kind: want DeschedulerPolicy, got Policy"),
+        ({"policy": "/nowhere.yaml"}, "/nowhere.yaml: No such file or directory"),
+    ],
+)
+def test_mistakes(spec, problem):
+    with pytest.raises(ScenarioError) as raised:
+        simulated({"rebalance": spec})
+    assert problem in str(raised.value)
