@@ -18,6 +18,7 @@ from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.args_classes import undecodable
 from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.config.schema import Struct
+from stowplan.kube.kubernetes_versions import OLDEST_VERSION, KubernetesVersion
 
 
 class Args(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -75,6 +76,8 @@ class PluginDeclaration:
     reads: Kinds | Callable[[Any], Kinds] = ()
     #: Annotation keys that the plugin reads: recordings keep these.
     annotations: tuple[str, ...] = ()
+    #: The first version of kube-scheduler that has it; of built-in plugins that are new.
+    since: KubernetesVersion = OLDEST_VERSION
     #: False: of the built-in plugins, one that Kubernetes has removed and Stowplan keeps.
     in_kube_scheduler: bool = True
     #: Plugins of older releases that this one replaces -> how, for users who still name them.

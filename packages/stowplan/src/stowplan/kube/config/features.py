@@ -126,7 +126,6 @@ UNBUILT = {
     "DRADerivedAttributes": "only a proposal of it is known, and the API does not have its field yet",
     "DRADeviceCompatibilityGroups": "only a proposal of it is known, and the API does not have its fields yet",
     "DRAOptionalNodeOperations": "nodes are not asked whether they can leave out operations",
-    "InPlacePodVerticalScalingSchedulerPreemption": "no pods are evicted for a resize that is deferred",
     "NativeHistograms": "histograms have fixed buckets",
 }
 

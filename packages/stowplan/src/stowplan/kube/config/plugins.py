@@ -87,8 +87,8 @@ def expand(plugins: Plugins, known: Declarations, version: KubernetesVersion) ->
     points = points_at(version)
     built = [point for point in BUILD_ORDER if point in points]
     for point in built:
-        _check_point(point, plugins.at(point), known)
-    names = {point: _expand_point(point, plugins, known) for point in built}
+        _check_point(point, plugins.at(point), known, version)
+    names = {point: _expand_point(point, plugins, known, version) for point in built}
     return {point: tuple(PluginRef(name) for name in names[point]) for point in points if point in names}
 
 
@@ -115,10 +115,14 @@ def _does_not_exist(point: str, name: str) -> ConfigError:
     return ConfigError(f'{_interface(point)} "{name}" does not exist')
 
 
-def _check_point(point: str, plugin_set: PluginSet, known: Declarations) -> None:
+def _exists(name: str, known: Declarations, version: KubernetesVersion) -> bool:
+    return name in known and known[name].since <= version
+
+
+def _check_point(point: str, plugin_set: PluginSet, known: Declarations, version: KubernetesVersion) -> None:
     seen = set()
     for plugin in plugin_set.enabled:
-        if plugin.name not in known:
+        if not _exists(plugin.name, known, version):
             raise _does_not_exist(point, plugin.name)
         if point not in known[plugin.name].points:
             raise ConfigError(f'plugin "{plugin.name}" does not extend {_interface(point)} plugin')
@@ -127,7 +131,7 @@ def _check_point(point: str, plugin_set: PluginSet, known: Declarations) -> None
         seen.add(plugin.name)
 
 
-def _expand_point(point: str, plugins: Plugins, known: Declarations) -> list[str]:
+def _expand_point(point: str, plugins: Plugins, known: Declarations, version: KubernetesVersion) -> list[str]:
     specific = [plugin.name for plugin in plugins.at(point).enabled]
     disabled = {plugin.name for plugin in plugins.at(point).disabled}
     extension = f"framework.{_interface(point)}"
@@ -137,7 +141,7 @@ def _expand_point(point: str, plugins: Plugins, known: Declarations) -> list[str
         return specific
     from_multi_point: dict[str, None] = {}
     overrides = set()
-    for name in _multi_point_at(point, plugins, known):
+    for name in _multi_point_at(point, plugins, known, version):
         if name in disabled:
             _log.v(4).info("Skipped disabled plugin for extension point", plugin=name, extension=extension)
             continue
@@ -152,9 +156,9 @@ def _expand_point(point: str, plugins: Plugins, known: Declarations) -> list[str
     return [*first, *from_multi_point, *(name for name in specific if name not in overrides)]
 
 
-def _multi_point_at(point: str, plugins: Plugins, known: Declarations) -> Iterator[str]:
+def _multi_point_at(point: str, plugins: Plugins, known: Declarations, version: KubernetesVersion) -> Iterator[str]:
     for plugin in plugins.multi_point.enabled:
-        if plugin.name not in known:
+        if not _exists(plugin.name, known, version):
             raise _does_not_exist(point, plugin.name)
         if point in known[plugin.name].points:
             yield plugin.name

@@ -514,6 +514,12 @@ class PodInfo:
         return f"PodInfo({self.key!r}, node={self.node_name!r})"
 
 
+def resize_is_deferred(pod: Pod) -> bool:
+    """Whether the kubelet waits for room to resize the pod. The first such condition counts, whatever its status."""
+    reasons = (c.reason for c in pod.status.conditions if c.type == "PodResizePending")
+    return next(reasons, "") == "Deferred"
+
+
 def scheduler_name_of(pod: Pod) -> str:
     """The pod's scheduler; objects from files may lack the default."""
     return pod.spec.scheduler_name or DEFAULT_SCHEDULER_NAME

@@ -6,6 +6,7 @@ from stowplan.scheduler.cluster.transaction import TransactionError
 from stowplan.scheduler.engine.binding_cycle import BindingCycles
 from stowplan.scheduler.engine.context import EngineContext, QueueTimer
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
 from stowplan.scheduler.engine.dumped import DumpError, EngineDump, UnfinishedDumpError, dumped_state, restored_state
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.statuses import PodStatuses
@@ -23,6 +24,7 @@ class Dumping:
         bindings: BindingCycles,
         evictions: Evictions,
         queue_timer: QueueTimer,
+        resizes: DeferredResizes | None,
     ) -> None:
         self._context = context
         self._algorithm = algorithm
@@ -31,6 +33,7 @@ class Dumping:
         self._bindings = bindings
         self._evictions = evictions
         self._queue_timer = queue_timer
+        self._resizes = resizes
 
     def unfinished(self) -> list[str]:
         """What is in progress and prevents a dump."""
@@ -71,7 +74,9 @@ class Dumping:
             self._context.state.load(restored_state(dump.state))
         except TransactionError as e:
             raise DumpError(str(e)) from e
-        self._context.queue.load(dump.queue, self._context.state.pending)
+        if self._resizes is not None:
+            self._resizes.restore()
+        self._context.queue.load(dump.queue, self._resizes or self._context.state.pending)
         self._context.outbox.load(dump.outbox)
         self._queue_timer.load(dump.timer)
         self._evictions.load(dump.evictions)

@@ -52,6 +52,7 @@ from stowplan.scheduler.engine.context import (
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics, SizeMetrics
 from stowplan.scheduler.engine.decision.questions import Question
+from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
 from stowplan.scheduler.engine.dumped import EngineDump, set_chance
 from stowplan.scheduler.engine.dumping import Dumping
 from stowplan.scheduler.engine.effects import Effect, RunPlugin
@@ -213,6 +214,7 @@ class Engine:
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
             gangs=features.enabled("GangScheduling"),
+            resizes=self.resizes,
         )
         self._dumping = Dumping(
             self.context,
@@ -222,6 +224,7 @@ class Engine:
             bindings=self.bindings,
             evictions=self.evictions,
             queue_timer=self._queue_timer,
+            resizes=self.resizes,
         )
         self._input_handlers = self._handlers_of_inputs()
 
@@ -302,6 +305,12 @@ class Engine:
             metrics=attempts,
             listener=listener,
         )
+        #: None if pods that are to grow on their node evict none.
+        self.resizes: DeferredResizes | None = None
+        if features.enabled("InPlacePodVerticalScalingSchedulerPreemption"):
+            self.resizes = DeferredResizes(
+                context, profiles=self.frameworks, evictions=self.evictions, metrics=attempts
+            )
         self.suspended = SuspendedCycles(context, handler=cycle, overlaps=settings.overlaps)
         self.groups = GroupScheduling(
             context,
@@ -320,6 +329,7 @@ class Engine:
             cycle=cycle,
             suspended=self.suspended,
             groups=self.groups.cycle,
+            resizes=self.resizes,
             timed=metrics is not None or settings.stories,
         )
 
@@ -518,6 +528,7 @@ class Engine:
             evictions=self.evictions,
             profiles=self.frameworks,
             queue_timer=self._queue_timer,
+            resizes=self.resizes,
         )
         problems = [*validation.problems(), *self.algorithm.problems(), *self._problems_of_turns()]
         if problems:

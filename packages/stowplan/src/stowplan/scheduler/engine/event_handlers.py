@@ -25,6 +25,7 @@ from stowplan.scheduler.cluster.objects import STORED
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
+from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
 from stowplan.scheduler.engine.schedule_one import on_node
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.boundary import Raised, call
@@ -62,10 +63,11 @@ class EventHandlers:
         durations: HistogramVec | None,
         now: Callable[[], float],
         gangs: bool = False,
+        resizes: DeferredResizes | None = None,
     ) -> None:
         """`durations`: observes the handling time by event label, with a monotonic clock; None: not measured.
 
-        `gangs`: whether pods wait for the other pods of their group.
+        `gangs`: whether pods wait for the other pods of their group. `resizes`: see `ScheduleOne`.
         """
         self._outbox = context.outbox
         self._state = context.state
@@ -81,6 +83,7 @@ class EventHandlers:
         self._algorithm = algorithm
         self._statuses = statuses
         self._gangs = gangs
+        self._resizes = resizes
         #: Whether handling is timed.
         self._timed = durations is not None
         self._durations = durations
@@ -133,6 +136,8 @@ class EventHandlers:
                 self._statuses.forget(info.uid)
                 self._queue.delete(info)
                 self._leaving.left(info.uid)
+        if self._resizes is not None:
+            self._resizes.profiles_swapped()
 
     # -- nodes and lookup objects -------------------------------------------------------------------------------------
 
@@ -232,6 +237,8 @@ class EventHandlers:
             if new.metadata.deletion_timestamp is not None:
                 self._leaving.left(new.metadata.uid)
             self._notify_timed(old, new, started)
+            if self._resizes is not None:
+                self._resizes.observe(new)
             # Parity: an update without specific events has this label already, and is counted twice.
             self._handled(_ASSIGNED_UPDATE, started)
         elif new.spec.node_name:
@@ -245,6 +252,8 @@ class EventHandlers:
             _log_change(_SCHEDULED, None, pod, pod=pod)
             self._state.add_pod(pod)
             self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
+            if self._resizes is not None:
+                self._resizes.observe(pod)
             self._handled(_ASSIGNED_ADD, started)
         elif self._ours(pod):
             if _log.verbosity >= 3:
@@ -319,6 +328,8 @@ class EventHandlers:
                 _log_change(_SCHEDULED, pod, None, pod=pod)
             self._state.remove_pod(pod.metadata.uid)
             self._leaving.left(pod.metadata.uid)
+            if self._resizes is not None:
+                self._resizes.gone(pod)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
             if self._stories.kept and self._ours(pod):
                 self._stories.gone(pod.metadata.uid)

@@ -64,6 +64,7 @@ from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.binding_cycle import BindingCycles
+    from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
     from stowplan.scheduler.engine.groups.group_cycle import GroupCycle
     from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 
@@ -141,15 +142,20 @@ class ScheduleOne:
         cycle: SchedulingCycle,
         suspended: SuspendedCycles,
         groups: GroupCycle | None,
+        resizes: DeferredResizes | None,
         timed: bool,
     ) -> None:
-        """`groups`: None if pods of a group are tried one by one. `timed`: whether anything measures attempts."""
+        """`groups`: None if pods of a group are tried one by one. `timed`: whether anything measures attempts.
+
+        `resizes`: None if pods that are to grow on their node evict none.
+        """
         self._queue = context.queue
         self._state = context.state
         self._profiles = profiles
         self._cycle = cycle
         self._suspended = suspended
         self._groups = groups
+        self._resizes = resizes
         self._stopwatch = context.stopwatch if timed else None
         #: Whether the last pod tried had been rejected before.
         self.tried_again = False
@@ -164,6 +170,9 @@ class ScheduleOne:
         started = 0.0 if self._stopwatch is None else self._stopwatch.now()
         if self._groups is not None and pod.pod.spec.scheduling_group is not None:
             self._groups.run(queued, started=started)
+            return
+        if self._resizes is not None and pod.pod.spec.node_name:
+            self._resizes.run(queued, started=started)
             return
         if logged:
             _log.v(4).info("About to try and schedule pod", pod=pod)

@@ -33,6 +33,7 @@ from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest, Suspe
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles, WorkSlices
 
 if TYPE_CHECKING:
+    from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
     from stowplan.scheduler.engine.eviction.evictions import Evictions
 
 
@@ -57,6 +58,7 @@ class Validation:
         evictions: Evictions,
         profiles: Container[str],
         queue_timer: Wakeable,
+        resizes: DeferredResizes | None,
     ) -> None:
         self._context = context
         self._statuses = statuses
@@ -65,6 +67,7 @@ class Validation:
         self._evictions = evictions
         self._profiles = profiles
         self._queue_timer = queue_timer
+        self._resizes = resizes
 
     def problems(self) -> list[str]:
         """Violated invariants between steps."""
@@ -82,6 +85,7 @@ class Validation:
             *self._problems_of_assumed_pods(),
             *self._problems_of_listeners(),
             *self._problems_of_waiters(),
+            *(() if self._resizes is None else self._resizes.problems()),
         ]
 
     # -- pods ---------------------------------------------------------------------------------------------------------
@@ -109,7 +113,7 @@ class Validation:
             yield f"is on node {placed.node_name}"
 
     def _problems_of_waiting_pods(self) -> Iterator[str]:
-        pending = self._context.state.pending
+        pending = self._resizes or self._context.state.pending
         for queued in self._context.queue.pending():
             newest = pending.get(queued.key)
             if newest is not queued.pod:

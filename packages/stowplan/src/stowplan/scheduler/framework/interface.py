@@ -182,6 +182,20 @@ class PlacementFeasiblePlugin(Plugin):
         """Whether a group with so many scheduled pods can be scheduled; Wait: not yet, but with the remaining ones."""
 
 
+class ResizeVerdict(PlainStruct, frozen=True):
+    """Why a pod that is to grow on its node is not scheduled: it never is. Perhaps others are evicted for it."""
+
+    status: Status
+    plan: EvictionPlan | None = None
+
+
+class ResizeJudge(Plugin):
+    """Judges pods whose resize is deferred, since 1.37. DeferredPodScheduling is the only one."""
+
+    @abstractmethod
+    def judge_resize(self, pod: PodInfo) -> ResizeVerdict: ...
+
+
 class PodGroupPostFilterResult(PlainStruct, frozen=True):
     """The result for an unschedulable pod group: Success if the group will fit once the plan has been carried out."""
 

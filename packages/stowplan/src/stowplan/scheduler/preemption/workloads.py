@@ -89,8 +89,8 @@ def victims_of(
     return Victims(pods, sum(count for unit, count in zip(units, violating, strict=True) if unit in victims))
 
 
-def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:
-    """All units on nodes, in the order of their first pods; `but`: the group, or root of a tree, to leave out.
+def units_of(cluster: ClusterState, *, but: str | None, by_group: bool) -> list[Unit]:
+    """All units on nodes, in the order of their first pods; `but`: the group, or root of a tree, to leave out, if any.
 
     `by_group`: whether single pods of groups have their group's priority, and the first start of a unit counts. In a
     tree, the highest group that is evicted as a whole is the unit, and the root has the priority.
@@ -102,7 +102,7 @@ def units_of(cluster: ClusterState, *, but: str, by_group: bool) -> list[Unit]:
     for row in cluster.table.order.rows.tolist():
         for info in cluster.row_pods[row]:
             key = group_key(info.pod)
-            if key and but in (key, cluster.group_trees.root(key)):
+            if key and but is not None and but in (key, cluster.group_trees.root(key)):
                 continue
             whole = cluster.group_trees.disrupted_with(key) if key else ""
             if whole in of_group:

@@ -5,11 +5,10 @@ Pods in flight are not included: an attempt in progress cannot be dumped.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
-from stowplan.scheduler.cluster.pending_pods import PendingPods
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod
 
@@ -77,7 +76,13 @@ def dumped_pod(queued: QueuedPod) -> DumpedQueuedPod:
     return DumpedQueuedPod(**(fields | plugins | {"place": queued.place.value}))
 
 
-def restored_pod(dumped: DumpedQueuedPod, pending: PendingPods) -> QueuedPod:
+class KnownPods(Protocol):
+    """The pods that may wait, by `namespace/name`."""
+
+    def get(self, key: str, /) -> PodInfo | None: ...
+
+
+def restored_pod(dumped: DumpedQueuedPod, pending: KnownPods) -> QueuedPod:
     fields = {name: value for name, value in msgspec.structs.asdict(dumped).items() if value is not msgspec.UNSET}
     plugins = {name: set(fields[name]) for name in ("unschedulable_plugins", "pending_plugins")}
     fields |= plugins | {"place": Place(dumped.place)}
@@ -92,7 +97,7 @@ def restored_pod(dumped: DumpedQueuedPod, pending: PendingPods) -> QueuedPod:
     return entry
 
 
-def _pending_pod(key: str, pending: PendingPods) -> PodInfo:
+def _pending_pod(key: str, pending: KnownPods) -> PodInfo:
     info = pending.get(key)
     if info is None:
         raise ValueError(f"pod {key} waits in the queue of the dump, and is not among its pending pods")

@@ -42,7 +42,7 @@ from stowplan.scheduler.framework.interface import QueueSortPlugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.queue.active import sort_key
 from stowplan.scheduler.queue.backoff import DEFAULT_SETTINGS, QueueSettings, surrounding_ticks
-from stowplan.scheduler.queue.dumped import DumpedQueue, dumped_pod, restored_pod
+from stowplan.scheduler.queue.dumped import DumpedQueue, KnownPods, dumped_pod, restored_pod
 from stowplan.scheduler.queue.group_entries import GroupEntries, TrialEnd, by_entity
 from stowplan.scheduler.queue.in_flight import InFlight, InFlightEvent
 from stowplan.scheduler.queue.metrics import QueueMetrics
@@ -625,7 +625,7 @@ class SchedulingQueue:
             rejected_by=[(*key, number) for key, number in places.rejected_by.items()],
         )
 
-    def load(self, dumped: DumpedQueue, pending: PendingPods) -> None:
+    def load(self, dumped: DumpedQueue, pending: KnownPods) -> None:
         """Fill the queue, which must be empty; `pending` must be loaded and the profiles built."""
         places = self._places
         self._requeueing.read_registrations()

@@ -224,3 +224,21 @@ def test_1_36_does_not_know_the_point_of_groups():
     for version in (V1_36, V1_37):
         written = load_config(None, plugins=declarations(), features=default_features(version)).to_dict()
         assert ("podGroupPostFilter" in written["profiles"][0]["plugins"]) is (version == V1_37)
+
+
+# -- the plugin for pods that are to grow on their node, since 1.37 ---------------------------------------------------
+
+
+def test_the_plugin_of_resizes_is_on_with_its_gate():
+    gates = default_features(V1_37).with_gates({"InPlacePodVerticalScalingSchedulerPreemption": True})
+    for point in ("preFilter", "filter", "permit"):
+        assert shown(load(features=gates)[point]).endswith("DeferredPodScheduling")
+        assert "DeferredPodScheduling" not in shown(load(features=default_features(V1_37))[point])
+
+
+@pytest.mark.parametrize("point", ["multiPoint", "permit"])
+def test_1_36_does_not_know_the_plugin_of_resizes(point):
+    enabled = {point: plugin_set("DeferredPodScheduling")}
+    assert "DeferredPodScheduling" in shown(load(features=default_features(V1_37), **enabled)["permit"])
+    with pytest.raises(ConfigError, match='Plugin "DeferredPodScheduling" does not exist'):
+        load(features=default_features(V1_36), **enabled)

@@ -31,7 +31,7 @@ from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.group_trees import is_composite, key_of_group, qualified_name
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, resize_is_deferred
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Alarm
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
@@ -267,7 +267,7 @@ class PreemptingPod:
         return node_name in self._nodes
 
     def needs_room(self, state: ClusterState) -> bool:
-        return self.node_name in state.table.row_of and _is_pending(state, self.uid)
+        return self.node_name in state.table.row_of and (_is_pending(state, self.uid) or _is_to_grow(state, self.uid))
 
 
 class PreemptingGroup:
@@ -296,6 +296,12 @@ class PreemptingGroup:
 
 def preemptor_of(plan: EvictionPlan | GroupEvictionPlan) -> Preemptor:
     return PreemptingPod(plan) if isinstance(plan, EvictionPlan) else PreemptingGroup(plan)
+
+
+def _is_to_grow(state: ClusterState, uid: str) -> bool:
+    """Whether the pod is on a node that lacks room for its resize."""
+    placed = state.placed(uid)
+    return placed is not None and not placed.terminating and resize_is_deferred(placed.pod)
 
 
 def _is_pending(state: ClusterState, uid: str) -> bool:

@@ -138,6 +138,21 @@ class NodeResourcesFit(
             and device_class_of(name, self.handle.cluster) is not None
         )
 
+    def judge_resize(self, pod: PodInfo, row: int, without: Sequence[PodInfo]) -> Status | None:
+        """Why a node lacks room for a pod that is counted there already; `without` these other pods."""
+        table, reasons, code = self.handle.cluster.table, [], Code.Unschedulable
+        for name, amount in self._asked(pod):
+            index = table.resources.get(name)
+            there = 0 if index is None else int(table.allocatable[index, row])
+            taken = 0 if index is None else int(table.requested[index, row])
+            taken -= sum(info.shape.used.get(name, 0) for info in without)
+            if taken <= there or (not there and name not in _BASE and self._delegated(name)):
+                continue
+            reasons.append(INSUFFICIENT.of(resource=name, requested=amount))
+            if amount > there:
+                code = Code.UnschedulableAndUnresolvable
+        return Status(code, tuple(map(str, reasons)), records=tuple(reasons)) if reasons else None
+
     def _entries(self, nodes: Nodes, full: Mask, asked: Sequence[tuple[str, int]]) -> list[Entry]:
         entries = [Entry(full, Code.Unschedulable, TOO_MANY_PODS)]
         for name, amount in asked:
@@ -218,6 +233,8 @@ class NodeResourcesFit(
             *(on(resource, scaled_down, self._after_pod_scaled_down, by_shape=True) for resource in pods.either),
             on(NODE, Action.Add | Action.UpdateNodeAllocatable, self._after_node_change, by_shape=True),
         ]
+        if self.handle.features.enabled("InPlacePodVerticalScalingSchedulerPreemption"):
+            events.append(on(pods.own, Action.UpdatePodScaleUp, self._after_pod_scaled_up, by_shape=True))
         if self.handle.features.enabled("DRAExtendedResource"):
             events.append(on(DEVICE_CLASS, Action.Add | Action.Update, _after_device_class_change, by_shape=True))
         return events
@@ -232,6 +249,9 @@ class NodeResourcesFit(
             return Hint.SKIP
         before, after = self.handle.pod_info(old).shape.used, self.handle.pod_info(new).shape.used
         return queue_if(any(wanted and before.get(n, 0) > after.get(n, 0) for n, wanted in pod.shape.used.items()))
+
+    def _after_pod_scaled_up(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
+        return queue_if(same_pod(pod, new))
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
         now = allocatable_amounts(new)
