@@ -141,6 +141,9 @@ class NodeResourcesFit(
     def judge_resize(self, pod: PodInfo, row: int, without: Sequence[PodInfo]) -> Status | None:
         """Why a node lacks room for a pod that is counted there already; `without` these other pods."""
         table, reasons, code = self.handle.cluster.table, [], Code.Unschedulable
+        # Parity: the pod is counted twice here.
+        if table.pod_count[row] - len(without) + 1 > table.allowed_pods[row]:
+            reasons.append(TOO_MANY_PODS)
         for name, amount in self._asked(pod):
             index = table.resources.get(name)
             there = 0 if index is None else int(table.allocatable[index, row])
@@ -228,24 +231,28 @@ class NodeResourcesFit(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         pods, scaled_down = pod_events(self.handle.features.emulated_version), Action.UpdatePodScaleDown
+        resizes = self.handle.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
+        # The node of a pod that is to grow there is not part of its shape.
+        shared = not resizes
         events = [
-            on(pods.assigned, Action.Delete, self._after_pod_deleted, by_shape=True),
-            *(on(resource, scaled_down, self._after_pod_scaled_down, by_shape=True) for resource in pods.either),
-            on(NODE, Action.Add | Action.UpdateNodeAllocatable, self._after_node_change, by_shape=True),
+            on(pods.assigned, Action.Delete, self._after_pod_deleted, by_shape=shared),
+            *(on(resource, scaled_down, self._after_pod_scaled_down, by_shape=shared) for resource in pods.either),
+            on(NODE, Action.Add | Action.UpdateNodeAllocatable, self._after_node_change, by_shape=shared),
         ]
-        if self.handle.features.enabled("InPlacePodVerticalScalingSchedulerPreemption"):
-            events.append(on(pods.own, Action.UpdatePodScaleUp, self._after_pod_scaled_up, by_shape=True))
+        if resizes:
+            scaled_up = Action.UpdatePodScaleUp
+            events += (on(resource, scaled_up, self._after_pod_scaled_up) for resource in pods.either)
         if self.handle.features.enabled("DRAExtendedResource"):
             events.append(on(DEVICE_CLASS, Action.Add | Action.Update, _after_device_class_change, by_shape=True))
         return events
 
     def _after_pod_deleted(self, pod: PodInfo, old: Pod, new: None) -> Hint:
-        return queue_if(is_placed_or_nominated(old))
+        return queue_if(is_placed_or_nominated(old) and _may_matter(pod, old.spec.node_name))
 
     def _after_pod_scaled_down(self, pod: PodInfo, old: Pod, new: Pod) -> Hint:
         if same_pod(pod, new):
             return Hint.QUEUE
-        if not new.spec.node_name:
+        if not new.spec.node_name or not _may_matter(pod, new.spec.node_name):
             return Hint.SKIP
         before, after = self.handle.pod_info(old).shape.used, self.handle.pod_info(new).shape.used
         return queue_if(any(wanted and before.get(n, 0) > after.get(n, 0) for n, wanted in pod.shape.used.items()))
@@ -254,6 +261,8 @@ class NodeResourcesFit(
         return queue_if(same_pod(pod, new))
 
     def _after_node_change(self, pod: PodInfo, old: Node | None, new: Node) -> Hint:
+        if not _may_matter(pod, new.metadata.name):
+            return Hint.SKIP
         now = allocatable_amounts(new)
         requests = pod.shape.requests
         wanted = {name: amount for name, amount in requests.items() if amount > 0}
@@ -266,6 +275,11 @@ class NodeResourcesFit(
         if now.get("pods", 0) > before.get("pods", 0):
             return Hint.QUEUE
         return queue_if(bool(delegated) or any(now.get(n, 0) > before.get(n, 0) for n in wanted))
+
+
+def _may_matter(pod: PodInfo, node_name: str) -> bool:
+    """Whether the pod may get room on that node: one that is to grow on its own only there."""
+    return pod.pod.spec.node_name in ("", node_name)
 
 
 def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: DeviceClass) -> Hint:

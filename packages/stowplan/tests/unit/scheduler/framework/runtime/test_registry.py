@@ -55,7 +55,7 @@ def test_in_tree_plugins_have_the_references_names():
     """Besides those that behave like plugins of older releases, whose names say so."""
     names = {plugin.name for plugin in in_tree_registry() if not plugin.name.startswith("Legacy")}
     assert names == {
-        *("DefaultBinder", "DefaultPreemption", "DynamicResources", "GangScheduling"),
+        *("DefaultBinder", "DefaultPreemption", "DeferredPodScheduling", "DynamicResources", "GangScheduling"),
         *("ImageLocality", "InterPodAffinity", "NodeAffinity", "NodeDeclaredFeatures"),
         *("NodeName", "NodePorts", "NodeResourcesBalancedAllocation", "NodeResourcesFit"),
         *("NodeUnschedulable", "NodeVolumeLimits", "PodGroupPodsCount", "PodTopologySpread"),
