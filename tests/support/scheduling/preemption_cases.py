@@ -5,14 +5,12 @@ Victims take three seconds to terminate. Pods without a node of their own in the
 
 import msgspec
 
-from stowplan.plugins import ReservePlugin, unschedulable
+from stowplan.plugins import PlacementScorePlugin, ReservePlugin, unschedulable
 from stowplan.scheduler.framework.interface import NodeScorePlugin
 from stowplan.testing import a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.plugins.answering_plugins import configuration
 from support.scheduling.groups import a_composite, a_group, node
-
-TREES = {"TopologyAwareWorkloadScheduling": True, "CompositePodGroup": True}
 
 
 class Case(msgspec.Struct, kw_only=True):
@@ -35,8 +33,13 @@ class Case(msgspec.Struct, kw_only=True):
     in_turn: bool = False
     policy_gate: bool = False
     prefers_first: bool = False
-    #: Whether a plugin reserves for one pod only.
-    reserves: bool = False
+    prefers_last: bool = False
+    #: How many pods a plugin reserves for, those with the label taken=yes that run included; None: there is none.
+    reservations: int | None = None
+    #: The zones of the nodes.
+    zones: str = ""
+    #: The order in which pods are evicted (-name) and bound.
+    order: str = ""
     #: The composite that is deleted before the preemptors come.
     deleted: str = ""
     #: What the budget of the pods with the label app=foo allows.
@@ -86,17 +89,28 @@ class PrefersFirst(NodeScorePlugin):
         return 100 if node.name == "n1" else 0
 
 
-class Reserving(ReservePlugin):
-    """Reserves for one pod at a time."""
+class PrefersLast(NodeScorePlugin, PlacementScorePlugin):
+    name = "PrefersLast"
 
+    def score_node(self, state, pod, node):
+        return 25 * int(node.name.removeprefix("n"))
+
+    def score_placement(self, state, group, assignments):
+        return max(25 * int(name.removeprefix("n")) for name in assignments.placement.nodes.names())
+
+
+class Reserving(ReservePlugin):
     name = "Reserving"
+    most = 1
 
     def __init__(self, args, handle):
         super().__init__(args, handle)
         self.reserved = set()
 
     def reserve(self, state, pod, node_name):
-        if self.reserved - {pod.uid}:
+        row = self.handle.cluster.table.row_of[node_name]
+        taken = sum("taken" in info.pod.metadata.labels for info in self.handle.cluster.row_pods[row])
+        if len(self.reserved - {pod.uid}) + taken >= self.most:
             return unschedulable("reserved for another pod")
         self.reserved.add(pod.uid)
         return None
@@ -144,18 +158,27 @@ def budget_of(case):
 
 
 def cluster_of(case):
-    nodes = [node(f"n{i}", cpu, **{"kubernetes.io/hostname": f"n{i}"}) for i, cpu in enumerate(case.nodes, 1)]
+    zones = case.zones.split() or [""] * len(case.nodes)
+    nodes = [
+        node(f"n{i}", cpu, zone=zone, **{"kubernetes.io/hostname": f"n{i}"})
+        for i, (cpu, zone) in enumerate(zip(case.nodes, zones, strict=True), 1)
+    ]
     groups = [group for group in groups_of(case) if case.in_turn or not is_late(group)]
     objects = [*nodes, *groups, *budget_of(case), *objects_of(case.initial, placed=True)]
-    plugins = [plugin for plugin, used in ((PrefersFirst, case.prefers_first), (Reserving, case.reserves)) if used]
-    enabled = [{"name": plugin.name, **({"weight": 100} if plugin is PrefersFirst else {})} for plugin in plugins]
+    reserving = type("Reserving", (Reserving,), {"most": case.reservations})
+    wanted = {PrefersFirst: case.prefers_first, PrefersLast: case.prefers_last, reserving: case.reservations}
+    plugins = [plugin for plugin, used in wanted.items() if used]
+    enabled = [{"name": plugin.name, **({} if plugin is reserving else {"weight": 100})} for plugin in plugins]
     own = {"plugins": {"multiPoint": {"enabled": enabled}}}
     options = {"config": configuration(own), "plugins": plugins} if plugins else {}
     return live_cluster(
         *objects,
-        feature_gates={"GenericWorkload": True, "PodGroupPreemptionPolicy": case.policy_gate, **TREES}
-        if case.composites
-        else {"GenericWorkload": True, "PodGroupPreemptionPolicy": case.policy_gate},
+        feature_gates={
+            "GenericWorkload": True,
+            "PodGroupPreemptionPolicy": case.policy_gate,
+            "TopologyAwareWorkloadScheduling": True,
+            "CompositePodGroup": bool(case.composites),
+        },
         emulated_version="1.37",
         latency=Latency(deletions=lambda pod: 3.0),
         **options,
@@ -191,3 +214,6 @@ def check(case):
         assert all(cluster.node_of(name) for name in case.bound.split())
         assert not any(cluster.node_of(name) for name in case.left.split())
         assert found >= set(case.nominated.split())
+        happened = [event for event in cluster.events() if event["reason"] in ("Preempted", "Scheduled")]
+        order = ["-" * (event["reason"] == "Preempted") + event["regarding"]["name"] for event in happened]
+        assert not case.order or order == case.order.split()

@@ -1,6 +1,7 @@
 """Upstream's scenarios of preemption by groups, as data.
 
-After test/integration/scheduler/preemption/podgrouppreemption_test.go at the code freeze of 1.37: its first 24 cases.
+After test/integration/scheduler/preemption/podgrouppreemption_test.go at the code freeze of 1.37:
+TestPodGroupPreemption, 34 of 34 cases.
 """
 
 from operator import attrgetter
@@ -10,6 +11,27 @@ import pytest
 from support.scheduling.preemption_cases import ALL, APART, LOWER, NEVER, Case, check, lows, on, pods, spread_out
 
 HIGH = "h1 h2 h3"
+IN_ZONE = {"schedulingConstraints": {"topology": [{"key": "zone"}]}}
+SPREAD = {
+    "nodeSelector": {"kubernetes.io/hostname": "n1"},
+    "topologySpreadConstraints": [
+        {
+            "maxSkew": 2,
+            "minDomains": 10,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "foo"}},
+        }
+    ],
+}
+
+
+def port(cpu):
+    """A container with a port of its node."""
+    ports = [{"containerPort": 8080, "hostPort": 8080}]
+    return {"containers": [{"name": "c", "ports": ports, "resources": {"requests": {"cpu": cpu}}}]}
+
+
 TWO_GROUPS = [
     on("n1", "v1", priority=50, group="victims"),
     on("n2", "v2", priority=50, group="victims"),
@@ -229,6 +251,99 @@ CASES = [
         bound="h1 h2",
         evicted="l1",
         nominated="h1 h2",
+    ),
+    Case(
+        name="ports",
+        nodes=(2, 2),
+        groups=[("pg", 100, 2, {})],
+        initial=[on("n1", "l1", "", **port("250m"))],
+        preemptors=pods("h1 h2", "", **port("1500m")),
+        bound="h1 h2",
+        evicted="l1",
+        nominated="h1 h2",
+    ),
+    *(
+        Case(
+            name=f"skew, {name}",
+            nodes=(16, 16),
+            groups=[("pg", 100, 2, {})],
+            initial=[on("n1", "l1", labels={"app": "foo"}), *more],
+            preemptors=pods("h1 h2", labels={"app": "foo"}, **SPREAD),
+            bound=f"h1 h2 {' '.join(pod[0] for pod in more)}",
+            evicted="l1",
+            nominated="h1 h2",
+        )
+        for name, more in (
+            ("one victim", []),
+            ("one elsewhere", [on("n2", "l2", priority=5, labels={"app": "foo"})]),
+        )
+    ),
+    Case(
+        name="plugins reserve in trials, too",
+        nodes=(3,),
+        groups=[("pg", 100, 2, {})],
+        initial=[on("n1", "v1", priority=15, labels={"taken": "yes"}), on("n1", "v2")],
+        preemptors=pods("h1 h2"),
+        bound="h1 h2 v2",
+        evicted="v1",
+        reservations=2,
+    ),
+    *(
+        Case(
+            name=f"some have room, {name}",
+            nodes=(4,),
+            groups=[("pg", 100, count, {})],
+            initial=[*lows("m1 m2", priority=100, group="pg"), *lows("l1")],
+            preemptors=pods("h1 h2"),
+            bound="m1 m2 h1 h2",
+            evicted="l1",
+            order="h1 -l1 h2",
+        )
+        for name, count in (("a gang", 2), ("basic", None))
+    ),
+    Case(
+        name="one zone",
+        nodes=(1, 1),
+        zones="a a",
+        groups=[("pg", 100, 2, IN_ZONE)],
+        initial=spread_out("l1 l2", (10, 10)),
+        preemptors=pods("h1 h2"),
+        bound="h1 h2",
+        evicted="l1 l2",
+        nominated="h1 h2",
+    ),
+    Case(
+        name="one zone of two can be emptied",
+        nodes=(1, 1, 1, 1),
+        zones="a a b b",
+        groups=[("pg", 100, 2, IN_ZONE)],
+        initial=spread_out("l1 l2 s1 s2", (10, 10, 200, 200)),
+        preemptors=pods("h1 h2"),
+        bound="h1 h2 s1 s2",
+        evicted="l1 l2",
+        nominated="h1 h2",
+    ),
+    Case(
+        name="the better zone of two",
+        nodes=(1, 1, 1, 1),
+        zones="a a b b",
+        groups=[("pg", 100, 2, IN_ZONE)],
+        initial=spread_out("l1 l2 l3 l4", (10, 10, 10, 10)),
+        preemptors=pods("h1 h2"),
+        bound="h1 h2 l1 l2",
+        evicted="l3 l4",
+        nominated="h1 h2",
+        prefers_last=True,
+    ),
+    Case(
+        name="no zone can be emptied",
+        nodes=(1, 1, 1, 1),
+        zones="a a b b",
+        groups=[("pg", 100, 2, IN_ZONE)],
+        initial=spread_out("l1 s1 l2 s2", (10, 200, 10, 200)),
+        preemptors=pods("h1 h2"),
+        bound="l1 l2 s1 s2",
+        left="h1 h2",
     ),
 ]
 

@@ -202,7 +202,7 @@ CASES = [
         victims=VICTIM,
         bound="l1 l2",
         left="h1 h2",
-        reserves=True,
+        reservations=1,
     ),
     *(
         a_gang(
