@@ -168,7 +168,8 @@ def cluster_of(case):
     reserving = type("Reserving", (Reserving,), {"most": case.reservations})
     wanted = {PrefersFirst: case.prefers_first, PrefersLast: case.prefers_last, reserving: case.reservations}
     plugins = [plugin for plugin, used in wanted.items() if used]
-    enabled = [{"name": plugin.name, **({} if plugin is reserving else {"weight": 100})} for plugin in plugins]
+    weights = {"Reserving": {}, "PrefersFirst": {"weight": 100}, "PrefersLast": {"weight": 100}}
+    enabled = [{"name": plugin.__name__, **weights[plugin.__name__]} for plugin in plugins]
     own = {"plugins": {"multiPoint": {"enabled": enabled}}}
     options = {"config": configuration(own), "plugins": plugins} if plugins else {}
     return live_cluster(
