@@ -53,13 +53,13 @@ function AtMoment({ moment: { timeline, at } }: { moment: Moment }) {
 }
 
 function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment }) {
-  const { scheduler, suggestions = [], refusals = [], preemption, podGroup } = verdict;
+  const { scheduler, suggestions = [], relief = [], refusals = [], preemption, podGroup } = verdict;
   const obstacles = (verdict.obstacles as string[] | undefined) ?? [];
   const story = scheduler?.story;
   return (
     <>
       <Sentence verdict={verdict} moment={moment} />
-      {(suggestions.length > 0 || obstacles.length > 0) && (
+      {(suggestions.length > 0 || relief.length > 0 || obstacles.length > 0) && (
         <section class="card" aria-labelledby="help">
           <h2 id="help">What would help</h2>
           {obstacles.map((text) => (
@@ -68,6 +68,13 @@ function Verdict({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment 
             </p>
           ))}
           <ol class="help">
+            {relief.map((one) => (
+              <li key={one.text}>
+                {one.text}
+                <span class="muted"> · places {count(one.pods, "pod")}</span>
+                {one.note && <span class="muted"> · {one.note}</span>}
+              </li>
+            ))}
             {suggestions.map((one, i) => (
               <Help key={i} pod={verdict.pod} suggestion={one} onPlan={!moment} />
             ))}

@@ -184,22 +184,29 @@ def _timeline(found: TuningRecord, scored: Sequence[TrialRecord]) -> SectionReco
         best = max(best, found.baseline_score - one.score)
         lead.append(best)
     layer = LayerRecord(kind="step", x=tuple(float(one.number) for one in scored), y=tuple(lead))
-    chart = ChartRecord(x=AxisRecord(name="trial", unit="count"), y=AxisRecord(name="lead"), layers=(layer,))
+    chart = ChartRecord(
+        x=AxisRecord(name="trial", unit="count"), y=AxisRecord(name=f"lead{_score_unit(found)}"), layers=(layer,)
+    )
     caption = "Lead of the best trial so far over the baseline, in the objective."
     return SectionRecord(name="timeline", title="The search", caption=caption, chart=chart)
 
 
 def _judged(found: TuningRecord) -> TableRecord:
     scores = tuple(spread(one.score, sign=True) + _star(one.score.certain) for one in found.judged)
-    rows = [("score, less is better", *scores)]
+    rows = [(f"score{_score_unit(found)}, less is better", *scores)]
     names = dict.fromkeys(name for one in found.judged for name in one.measures)
     for name in names:
         cells = []
         for one in found.judged:
             value, less = one.measures.get(name), one.differences.get(name)
-            cells.append("" if value is None else spread(value) + _star(less is not None and less.certain))
+            cells.append(amount(0.0) if value is None else spread(value) + _star(less is not None and less.certain))
         rows.append((title_of(name), *cells))
     return TableRecord(head=("measure", *(judged_name(found, one) for one in found.judged)), rows=tuple(rows))
+
+
+def _score_unit(found: TuningRecord) -> str:
+    """Of a blend of measures: percent of the baseline's; a function's is its own."""
+    return "" if ":" in found.objective else " (% of the baseline)"
 
 
 def _star(certain: bool) -> str:

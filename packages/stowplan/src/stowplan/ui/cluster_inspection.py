@@ -54,6 +54,8 @@ class JudgedCluster(Protocol):
 
     def reported(self, info: PodInfo, /) -> ReportedStatus | None: ...
 
+    def more_nodes_for(self, verdict: Verdict, /) -> tuple[records.ReliefRecord, ...]: ...
+
 
 @dataclass
 class ClusterInspection:
@@ -106,6 +108,7 @@ class ClusterInspection:
             current_node=info.node_name,
             scheduler=None if reported is None else reported.record(),
             pod_group=self._group_of(info),
+            relief=self.cluster.more_nodes_for(verdict) if suggestions and not info.node_name else (),
         )
 
     def _find(self, key: str) -> PodInfo:

@@ -51,6 +51,13 @@ def test_suggestions_on_request():
     assert found["suggestions"][0]["gain"] == 1
 
 
+def test_nodes_to_add_are_suggested():
+    answers = answers_about(node("a"), pod("first", cpu="3", nodeName="a"), pod("new", cpu="3"))
+    (more,) = get(answers, "explain/default/new", suggestions="true")["relief"]
+    assert (more["text"], more["pods"]) == ("add 1 node like a", 1)
+    assert "relief" not in get(answers, "explain/default/first", suggestions="true")
+
+
 def test_the_verdict_on_a_bound_pod(answers):
     found = get(answers, "explain/default/web-0")
     assert (found["node"], found["currentNode"]) == ("a", "a")

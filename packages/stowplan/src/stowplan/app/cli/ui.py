@@ -56,7 +56,7 @@ from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Input
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.registry import Registry
-from stowplan.scheduler.inspection.records import GroupVerdictRecord
+from stowplan.scheduler.inspection.records import GroupVerdictRecord, ReliefRecord
 from stowplan.ui.cluster_inspection import ClusterInspection
 from stowplan.ui.page_routes import Streams
 from stowplan.ui.plan import Plan, plan_of
@@ -446,6 +446,10 @@ class _Followed(PlainStruct, frozen=True):
 
     def reported(self, info: PodInfo) -> ReportedStatus | None:
         return ReportedStatus.about(info.pod, None)
+
+    def more_nodes_for(self, verdict: Verdict) -> tuple[ReliefRecord, ...]:
+        """None: trials need a copy of the cluster, which the workbench makes."""
+        return ()
 
 
 # -- a running scheduler ----------------------------------------------------------------------------------------------

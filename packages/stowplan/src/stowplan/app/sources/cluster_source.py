@@ -515,6 +515,12 @@ class ClusterSource:
         """Numbers of nodes, of kinds that exist, that would take equal pods."""
         return tuple(one for one in self.relief([group]) if one.changes[0]["kind"] == "addNodes")
 
+    def more_nodes_for(self, verdict: Verdict) -> tuple[ReliefRecord, ...]:
+        """Nodes to add for one pod, which was judged."""
+        from stowplan.ask.explain.text.overview import Group
+
+        return self.more_nodes(Group(verdict))
+
     def relief(self, groups: Sequence[Group]) -> list[ReliefRecord]:
         """Suggestions for groups without a feasible node, each tried with all their pods."""
         with self._extenders_as_chosen():
