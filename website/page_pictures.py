@@ -1,4 +1,4 @@
-"""The pictures of docs/use/page.md, taken of the real page: a cluster of files, and two simulations side by side.
+"""The pictures of docs/use/page.md and simulate.md, taken of the real page: a cluster of files, and two simulations side by side.
 
     python website/page_pictures.py docs/assets
 
@@ -173,6 +173,12 @@ def take(browser: Browser, out: Path, folder: Path) -> None:
         opened(browser, address, "#/time?at=2026-01-01T00:52:00Z", (1360, 1010)) as page,
     ):
         page.screenshot(path=out / "page-time.png")
+    context = browser.new_context(viewport={"width": 1100, "height": 1000})
+    page = context.new_page()
+    page.goto((folder / "spread/report.html").as_uri())
+    page.locator("svg").first.wait_for()
+    page.screenshot(path=out / "report.png")
+    context.close()
 
 
 def main() -> None:

@@ -41,7 +41,13 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.command("gpu_sharing", epilog=f"The trace is published at {PUBLISHED}.")
 @click.option("--nodes", "nodes_file", type=_FILE, required=True, metavar="FILE", help="CSV, may be packed with gzip.")
 @click.option("--pods", "pods_file", type=_FILE, required=True, metavar="FILE", help="CSV of one workload.")
-@click.option("--policy", "policies", type=click.Choice(list(POLICIES)), multiple=True, help="Repeatable; all if none.")
+@click.option(
+    "--policy",
+    "policies",
+    type=click.Choice(list(POLICIES), case_sensitive=False),
+    multiple=True,
+    help="Repeatable; all if none.",
+)
 @click.option("--seeds", type=_Seeds(), default="42-51", show_default=True, metavar="FIRST-LAST")
 @click.option(
     "--load",
