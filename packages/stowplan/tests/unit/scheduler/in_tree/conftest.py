@@ -20,7 +20,7 @@ class Bench:
     """A plugin and its cluster."""
 
     def __init__(self, plugin, *objects, args=None, version=DEFAULT_VERSION, **gates):
-        self.state = ClusterState(emulated_version=version)
+        self.state = ClusterState(emulated_version=version, has_group_trees=gates.get("CompositePodGroup", False))
         for obj in objects:
             self.put(obj)
         features = default_features(version).with_gates(gates)

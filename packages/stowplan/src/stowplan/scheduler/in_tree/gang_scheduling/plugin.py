@@ -53,6 +53,9 @@ NO_TREE = Reason(
     "PodGroupTreeIncomplete",
     "failed to build hierarchy snapshot: composite pod group object not found in state for {group}",
 )
+NO_GROUP_OF_TREE = Reason(
+    "PodGroupAbsent", "failed to build hierarchy snapshot: pod group object not found in state for podgroup/{group}"
+)
 NO_QUORUM = Reason("PodGroupTreeNotReady", 'waiting for composite pod group "{root}" tree to meet quorum')
 NOT_SCHEDULED = Reason("GangNotScheduled", "waiting for minCount pods from a gang to be scheduled")
 
@@ -70,7 +73,8 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
         key, trees = group_key(pod.pod), self.handle.cluster.group_trees
         group = self._group(key)
         if group is None:
-            return unresolvable(NO_GROUP.of(group=pod.pod.spec.scheduling_group.pod_group_name or ""))
+            name = pod.pod.spec.scheduling_group.pod_group_name or ""
+            return unresolvable(NO_GROUP_OF_TREE.of(group=key) if trees.exist else NO_GROUP.of(group=name))
         if trees.exist:
             return self._of_tree(key, trees)
         gang, groups = group.spec.scheduling_policy.gang, self.handle.cluster.pod_groups
@@ -107,6 +111,8 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
         key = group_key(pod.pod)
         group = self._group(key)
         if group is None:
+            if self.handle.cluster.group_trees.exist:
+                return error(NO_GROUP_OF_TREE.of(group=key).text), 0.0
             name = key.partition("/")[2]
             return error(f'failed to get podGroup {key}: podgroup.scheduling.k8s.io "{name}" not found'), 0.0
         gang, groups = group.spec.scheduling_policy.gang, self.handle.cluster.pod_groups
@@ -197,7 +203,7 @@ class GangScheduling(PreEnqueuePlugin, PlacementFeasiblePlugin, PermitPlugin, En
         trees, own = self.handle.cluster.group_trees, group_key(pod.pod)
         if not trees.exist:
             return own == group
-        return bool(own) and bool(root := trees.root(own)) and root == trees.root(group)
+        return bool(own) and (own == group or (bool(root := trees.root(own)) and root == trees.root(group)))
 
     def _after_group_added(self, pod: PodInfo, old: None, new: AnyGroup) -> Hint:
         return queue_if(self._same_tree(pod, key_of_group(new)))
