@@ -22,7 +22,9 @@ from support.plugins.recording_plugins import Recording, recorder
 OOPS = ValueError("oops")
 PENDING, WAIT = Status(Code.Pending, ("later",)), Status(Code.Wait, ("for friends",))
 NO, NEVER, BAD = unschedulable("no"), unresolvable("never"), error("bad")
-MULTIPLE = [point for point in EXTENSION_POINTS if point != "queueSort" and not point.startswith("placement")]
+#: Those that are not called for pods.
+OTHERS = ("queueSort", "placementGenerate", "placementScore", "podGroupPostFilter")
+MULTIPLE = [point for point in EXTENSION_POINTS if point not in OTHERS]
 
 
 class Quiet(Recording, EnqueueExtensions):
