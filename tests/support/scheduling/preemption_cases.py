@@ -157,7 +157,8 @@ def budget_of(case):
         }
 
 
-def cluster_of(case):
+def cluster_of(case, seconds=3.0):
+    """`seconds`: how long victims take to terminate."""
     zones = case.zones.split() or [""] * len(case.nodes)
     nodes = [
         node(f"n{i}", cpu, zone=zone, **{"kubernetes.io/hostname": f"n{i}"})
@@ -181,7 +182,7 @@ def cluster_of(case):
             "CompositePodGroup": bool(case.composites),
         },
         emulated_version="1.37",
-        latency=Latency(deletions=lambda pod: 3.0),
+        latency=Latency(deletions=lambda pod: seconds),
         **options,
     )
 

@@ -1,14 +1,29 @@
 """Upstream's scenarios of preemption by groups, as data.
 
 After test/integration/scheduler/preemption/podgrouppreemption_test.go at the code freeze of 1.37:
-TestPodGroupPreemption, 34 of 34 cases.
+TestPodGroupPreemption (34 of 34 cases), …_NominatedNodeNameRespected, TestPodGroupPreemptionStatus.
 """
 
 from operator import attrgetter
 
 import pytest
 
-from support.scheduling.preemption_cases import ALL, APART, LOWER, NEVER, Case, check, lows, on, pods, spread_out
+from support.scheduling.groups import condition
+from support.scheduling.preemption_cases import (
+    ALL,
+    APART,
+    LOWER,
+    NEVER,
+    Case,
+    check,
+    cluster_of,
+    groups_of,
+    lows,
+    objects_of,
+    on,
+    pods,
+    spread_out,
+)
 
 HIGH = "h1 h2 h3"
 IN_ZONE = {"schedulingConstraints": {"topology": [{"key": "zone"}]}}
@@ -351,3 +366,49 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_who_runs_in_the_end(case):
     check(case)
+
+
+def test_nominations_outlast_room_elsewhere():
+    """TestPodGroupPreemption_NominatedNodeNameRespected."""
+    case = Case(
+        name="",
+        nodes=(1, 1, 1),
+        groups=[("pg", 50, 2, {})],
+        initial=spread_out("pod1 pod2 pod3", (100, 10, 10)),
+        preemptors=[],
+        bound="",
+        prefers_first=True,
+    )
+    with cluster_of(case, seconds=30.0) as cluster:
+        for pod in objects_of(pods("p1 p2", priority=50), placed=False):
+            cluster.create(pod)
+        cluster.create(*groups_of(case))
+
+        def nominated():
+            return [cluster.get("pods", name)["status"].get("nominatedNodeName") for name in ("p1", "p2")]
+
+        first = nominated()
+        assert sorted(first) == ["n2", "n3"]
+        cluster.delete("pods", "pod1")
+        cluster.advance(20)
+        assert nominated() == first
+        assert not any(map(cluster.node_of, ("p1", "p2")))
+        cluster.engine.validate()
+
+
+def test_the_condition_says_both():
+    """TestPodGroupPreemptionStatus."""
+    case = Case(
+        name="",
+        nodes=(1,),
+        groups=[("pg", 100, 1, {})],
+        initial=lows("l1"),
+        preemptors=[],
+        bound="",
+    )
+    with cluster_of(case, seconds=30.0) as cluster:
+        cluster.create(*groups_of(case), *objects_of(pods("h1"), placed=False))
+        ((status, reason, message),) = condition(cluster, "pg")
+        assert (status, reason) == ("False", "Unschedulable")
+        assert "minCount (1) cannot be satisfied" in message
+        assert "pod group preemption: found a placement for podgroup, preempting 1 victims" in message
