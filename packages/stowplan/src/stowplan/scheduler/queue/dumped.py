@@ -14,7 +14,7 @@ from stowplan.scheduler.queue.queued_pod import Place, QueuedGroup, QueuedPod
 
 
 class DumpedQueuedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A waiting pod, or a group's entry. The pod itself is pending, or to grow on its node. For the fields see `QueuedPod`."""
+    """A waiting pod, or a group's entry. The pod is pending, or to grow on its node. See `QueuedPod`."""
 
     key: str
     place: str
