@@ -1,4 +1,4 @@
-"""The pictures of docs/use/page.md and simulate.md, taken of the real page: a cluster of files, and two simulations side by side.
+"""The pictures of docs/use/page.md and simulate.md, taken of the real page: a cluster of files, and simulations.
 
     python website/page_pictures.py docs/assets
 

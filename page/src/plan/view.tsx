@@ -154,6 +154,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
       )}
       <p class="sum">
         {sum}
+        {source.about.timelines?.[0] && `; at the end of ${source.about.timelines[0]}`}
         {filter && typeof matches !== "string" && `; ${count(found.length, "pod")} with these labels`}
         {ghost && (
           <button type="button" class="small ghost" onClick={() => set({ ghost: undefined })}>

@@ -51,7 +51,7 @@ async def get(moments, path, body=b"", **query):
         query={key: [one] for key, one in query.items()},
         body=body,
     )
-    route = path if path in ("pending", "what-if") else path[: path.index("/") + 1]
+    route = path if path in ("pending", "room", "what-if") else path[: path.index("/") + 1]
     return json.loads((await moments.pages("/")[f"/{route}"](asked)).body)
 
 
@@ -64,6 +64,7 @@ async def test_a_pod_at_a_moment_and_at_the_end(moments):
 
 async def test_the_other_routes_and_the_workbench(moments):
     assert (await get(moments, "pending", at="2"))["counts"] == {"unschedulable": 1}
+    assert (await get(moments, "room", at="2"))["nodes"] == 1
     assert (await get(moments, "nodes/a", at="2"))["node"] == "a"
     change = json.dumps({"change": {"addNodes": [{"count": 1, "like": "a"}]}}).encode()
     assert (await get(moments, "what-if", change))["after"]["nodes"] == 2
