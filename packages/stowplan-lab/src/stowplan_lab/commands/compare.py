@@ -70,7 +70,8 @@ def compare(
 ) -> None:
     """Simulate one scenario with two or more configurations (KubeSchedulerConfiguration files), each with the same
     seeds: the same pods arrive at the same times. CONFIG is a FILE, a version of Kubernetes with the scenario's own
-    configuration, such as 1.36, or both: FILE@1.36. Shows waits, utilization, fragmentation, cost and evictions of
+    configuration, such as 1.36, or both: FILE@1.36. It may also be a DeschedulerPolicy, by which the scenario's
+    rebalancing then goes, or no-rebalance. Shows waits, utilization, fragmentation, cost and evictions of
     each, their differences from the first, and how many pods are placed differently.
 
     With --recording, each configuration schedules the recorded pods again; "recorded" as CONFIG stands for the
@@ -81,6 +82,7 @@ def compare(
       stowplan compare today.yaml packing.yaml --scenario day.yaml
       stowplan compare a.yaml b.yaml c.yaml --scenario day.yaml --seeds 20 --html compared.html
       stowplan compare a.yaml b.yaml --scenario day.yaml --dask tcp://127.0.0.1:8786 -o json
+      stowplan compare no-rebalance tidy.yaml pack.yaml --scenario week.yaml   # policies
       stowplan compare recorded new.yaml --recording mine.recording
       stowplan compare 1.36 1.37 --recording mine.recording       # what would an upgrade move?
     """
@@ -138,7 +140,9 @@ def _on_scenario(
     for one in schedulers:
         # Report invalid input before anything runs.
         with reported(one.config), scenario_options.scenario_reported():
-            simulation = Simulation(scenario, config=one.config, plugins=named, emulated_version=one.version)
+            simulation = Simulation(
+                scenario, config=one.config, plugins=named, emulated_version=one.version, policy=one.policy
+            )
         first = simulation.seed if first is None else first
     assert first is not None
     runs = count(1)

@@ -18,15 +18,19 @@ from statistics import fmean, stdev
 from typing import TypeVar
 
 import msgspec
+from yaml import YAMLError
 
+from stowplan.ask.rebalance.policy.policy_file import KIND
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.history.recordings.recording_files import files_of_run, header_of
 from stowplan.history.recordings.rerun import RerunResult, rerun
+from stowplan.kube.api.yaml_text import first_value
 from stowplan.kube.config import load_config
 from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import wait_measures
+from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.framework.runtime.registry import Registry, load_plugin
 from stowplan.scheduler.inspection.records import Record
 from stowplan_lab.simulation.results.simulation_records import SummaryRecord
@@ -35,6 +39,8 @@ from stowplan_lab.sweeps import Workers, run_all
 
 #: The name of the configuration of the recording.
 RECORDED = "recorded"
+#: Stands for the scenario without rebalancing.
+NO_REBALANCE = "no-rebalance"
 _WITH_VERSION = re.compile(r"(?:(.+)@)?(\d+\.\d+)")
 #: The measure of how close a configuration comes to the recorded decisions.
 PLACED_DIFFERENTLY = "placedDifferently"
@@ -49,6 +55,15 @@ NO_ATTEMPTS = (
 )
 
 
+def is_policy(path: str) -> bool:
+    """Whether a file has a DeschedulerPolicy; not if it cannot be read."""
+    try:
+        content = first_value(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError, YAMLError):
+        return False
+    return isinstance(content, dict) and content.get("kind") == KIND
+
+
 class Scheduler(PlainStruct, frozen=True):
     """One side of a comparison."""
 
@@ -56,10 +71,14 @@ class Scheduler(PlainStruct, frozen=True):
     config: str | None = None
     #: The version of kube-scheduler; None: that of the scenario or recording.
     version: str | None = None
+    #: The DeschedulerPolicy of the scenario's rebalancing, a file; "": there is none; None: the scenario's own.
+    policy: str | None = None
 
     @classmethod
     def of(cls, text: str) -> Scheduler:
-        """`FILE`, `1.36` or `FILE@1.36`, where FILE may be `recorded`."""
+        """`FILE`, `1.36` or `FILE@1.36`, where FILE may be `recorded`; a policy; or NO_REBALANCE."""
+        if text == NO_REBALANCE or is_policy(text):
+            return cls(policy="" if text == NO_REBALANCE else text)
         found = None if Path(text).exists() else _WITH_VERSION.fullmatch(text)
         config, version = (text, None) if found is None else found.groups()
         return cls(None if config == RECORDED else config, version)
@@ -76,6 +95,8 @@ class RecordingJob(PlainStruct, frozen=True):
 
 def check_recorded(recording: str, scheduler: Scheduler, plugins: tuple[str, ...]) -> None:
     """Raises RecordingError, VersionError, PluginLoadError, ConfigError."""
+    if scheduler.policy is not None:
+        raise RecordingError(f"{recording}: a recording is not rebalanced; policies are compared on a --scenario")
     known = _registry(plugins).declarations
     header = header_of(files_of_run(recording)[0]).as_version(_version_of(scheduler), known)
     source = header.configuration if scheduler.config is None else scheduler.config
@@ -171,7 +192,12 @@ def measured(job: Job) -> Run:
     plugins = [load_plugin(path) for path in job.plugins]
     side = job.scheduler
     result = simulate_scenario(
-        job.scenario, config=side.config, emulated_version=side.version, seed=job.seed, plugins=plugins
+        job.scenario,
+        config=side.config,
+        emulated_version=side.version,
+        seed=job.seed,
+        plugins=plugins,
+        policy=side.policy,
     )
     summary = result.summary
     nodes = {row.pod: row.node for row in result.decisions or ()}

@@ -68,7 +68,7 @@ from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
 from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, OrphanedPods, TaintEvictions
-from stowplan_lab.simulation.nodes.rebalancing import Rebalancing
+from stowplan_lab.simulation.nodes.rebalancing import Rebalancing, rebalanced_by
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
 from stowplan_lab.simulation.report.series import Sampler
 from stowplan_lab.simulation.report.simulation_report import simulation_report
@@ -174,15 +174,16 @@ def simulate_scenario(
     seed: int | None = None,
     plugins: Sequence[type[Plugin]] = (),
     emulated_version: str | None = None,
+    policy: str | None = None,
     folder: Path | None = None,
     decisions: bool = True,
     progress: Callable[[Progress, Simulation], object] | None = None,
 ) -> SimulationResult:
     """Run a scenario to its end; raises ScenarioError, or ConfigError for the configuration.
 
-    `config`, `seed` and `emulated_version` override the scenario's; `plugins` are classes in addition to its own. With
-    `folder`, rows are written there continuously; otherwise they are kept, unless `decisions` is False. `progress` is
-    called periodically, and may `stop` the simulation.
+    `config`, `seed` and `emulated_version` override the scenario's, `policy` that of its `rebalance` events ("" for
+    none); `plugins` are classes in addition to its own. With `folder`, rows are written there continuously; otherwise
+    they are kept, unless `decisions` is False. `progress` is called periodically, and may `stop` the simulation.
 
     Examples:
         >>> job = a_pod("job").requests(cpu="2").obj()
@@ -192,7 +193,9 @@ def simulate_scenario(
         >>> found.summary.arrived, found.summary.waits.longest > 60
         (121, True)
     """
-    simulation = Simulation(scenario, config=config, seed=seed, plugins=plugins, emulated_version=emulated_version)
+    simulation = Simulation(
+        scenario, config=config, seed=seed, plugins=plugins, emulated_version=emulated_version, policy=policy
+    )
     # Before results of an earlier run in the folder are deleted.
     simulation.prepare()
     rows: list[DecisionRow] = []
@@ -249,8 +252,11 @@ class Simulation:
         seed: int | None = None,
         plugins: Sequence[type[Plugin]] = (),
         emulated_version: str | None = None,
+        policy: str | None = None,
     ) -> None:
         located = load_scenario(scenario)
+        if policy is not None:
+            located = replace(located, scenario=rebalanced_by(located.scenario, policy))
         self.scenario, self._folder, self._document = located.scenario, located.folder, located.value
         self._plugins = plugins
         self.seed = self.scenario.seed if seed is None else seed

@@ -151,3 +151,50 @@ def test_invalid_usage(files, tmp_path, monkeypatch, arguments, message):
 )
 def test_intervals(values, expected):
     assert estimate(values) == expected
+
+
+# -- policies of rebalancing ------------------------------------------------------------------------------------------
+
+POLICY = """apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: p
+  pluginConfig: [{name: RemoveDuplicates}]
+  plugins: {balance: {enabled: [RemoveDuplicates]}}
+"""
+UNEVEN = """
+duration: 20m
+cluster:
+  groups:
+  - {name: a, count: 1, capacity: {cpu: "4", memory: 16Gi, pods: "110"}}
+workloads:
+- name: web
+  manifest:
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata: {name: web}
+    spec:
+      replicas: 3
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "1", memory: 2Gi}}}]}
+events:
+- {at: 1m, resize: {group: a, count: 3}}
+- {at: 5m, rebalance: {goal: mend}}
+"""
+
+
+def test_policies_and_no_rebalancing(files, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    (tmp_path / "uneven.yaml").write_text(UNEVEN)
+    found = compared(str(tmp_path / "uneven.yaml"), "no-rebalance", str(tmp_path / "policy.yaml"))
+    [evictions] = [one for one in found.measures if one.name == "evictions"]
+    assert [one.mean for one in evictions.values] == [0, 2]
+
+
+def test_a_policy_for_a_scenario_that_does_not_rebalance(files, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    ran = CliRunner().invoke(command, [files[1], str(tmp_path / "policy.yaml"), "--scenario", files[0]])
+    assert ran.exit_code == 2
+    assert "the scenario has no event rebalance" in ran.stderr

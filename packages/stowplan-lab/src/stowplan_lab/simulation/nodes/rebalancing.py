@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
 from stowplan.ask.rebalance import ByPolicy, Goal, read_policy, rebalance
@@ -39,6 +40,20 @@ from stowplan_lab.simulation.simulation_context import SimulationContext
 REBALANCED = "rebalanced"
 #: How long a step waits for its replacements, in seconds.
 _STEP_TIMEOUT = 300.0
+
+
+def rebalanced_by(scenario: Scenario, policy: str) -> Scenario:
+    """The scenario with another policy, a file, in its events; "": without these events. Raises ScenarioError."""
+    events = []
+    for event in scenario.events:
+        if event.rebalance is None:
+            events.append(event)
+        elif policy:
+            spec = replace(event.rebalance, goal="", policy=str(Path(policy).absolute()))
+            events.append(replace(event, rebalance=spec))
+    if policy and not any(event.rebalance for event in events):
+        raise ScenarioError(f"{policy}: the scenario has no event rebalance, which says when to rebalance")
+    return replace(scenario, events=tuple(events))
 
 
 class _Plan(PlainStruct, eq=False):
