@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from stowplan.ask.loading.object_files import LoadedFiles, objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName
+from stowplan.ask.offline.arguments import ClusterError, custom_objects_of, custom_types
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.kubernetes_versions import ClusterVersion, version_for
@@ -56,10 +57,15 @@ def objects_at_start(spec: ClusterSpec, folder: Path, kinds: Sequence[WatchedKin
     objects, workloads, quotas, policies, notes = found = Start([], {}, [], [], [])
     if spec.files:
         objects += filed.objects
+        try:
+            custom, told = custom_objects_of(filed, custom_types(watched.kind for watched in kinds))
+        except ClusterError as error:
+            raise ScenarioError(f"cluster.files: {error}") from None
+        objects += custom
         workloads |= filed.manifests
         quotas += filed.quotas
         policies += filed.policies
-        notes += filed.notes
+        notes += told
     if _is_live(spec):
         read = _live(spec, folder, kinds)
         objects += read.objects

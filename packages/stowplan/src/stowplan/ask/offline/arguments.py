@@ -14,9 +14,11 @@ from typing import Any, TypedDict
 import msgspec
 
 from stowplan.ask.loading.manifest_checks import unknown_fields
+from stowplan.ask.loading.object_files import LoadedFiles
 from stowplan.ask.loading.workloads import workload_of
 from stowplan.kube.api.custom_objects import CustomObject, guessed_plural
 from stowplan.kube.api.decode import DecodeError, UnknownKindError, convert, decode_object, validate_object
+from stowplan.kube.api.manifest_files import skipped_notes
 from stowplan.kube.api.meta import ApiStruct, controller_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
@@ -136,6 +138,15 @@ def decoded(obj: Mapping[str, Any] | msgspec.Struct, custom: CustomTypes = _NO_T
     if problems:
         raise ClusterError(f"{_named(obj)}: {'; '.join(problems)}")
     return found
+
+
+def custom_objects_of(found: LoadedFiles, custom: CustomTypes) -> tuple[list[CustomObject], list[str]]:
+    """Custom resources that plugins read; and the notes, which no longer tell that these were skipped."""
+    read = [obj for obj in found.skipped if custom_type_of(obj, custom) is not None]
+    left = [obj for obj in found.skipped if custom_type_of(obj, custom) is None]
+    outdated = set(skipped_notes(found.skipped))
+    notes = [note for note in found.notes if note not in outdated]
+    return [decoded(obj, custom) for obj in read], [*notes, *skipped_notes(left)]
 
 
 def _named(obj: Mapping[str, Any]) -> str:

@@ -23,7 +23,7 @@ from stowplan.ask.offline.arguments import (
     checked_gates,
     checked_plugins,
     configuration_of,
-    custom_type_of,
+    custom_objects_of,
     custom_types,
     decoded,
     described,
@@ -45,7 +45,6 @@ from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.drivers.virtual_time.volume_controllers import settled
 from stowplan.kube.api import types as t
 from stowplan.kube.api.documents import Documents
-from stowplan.kube.api.manifest_files import skipped_notes
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.kube.config import Configuration
@@ -221,7 +220,9 @@ class Cluster:
         else:
             note = ""
         cluster = cls(found.objects, **options)
-        notes = cluster._read_custom(found)
+        custom, notes = custom_objects_of(found, cluster._custom)
+        for obj in custom:
+            cluster.add(obj)
         claims = (one for one in found.objects if isinstance(one, t.PersistentVolumeClaim))
         new = [key_of(one.metadata) for one in claims if not one.metadata.resource_version]
         provisions = {
@@ -231,17 +232,6 @@ class Cluster:
         }
         cluster.notes = (*([note] if note else ()), *notes, *assumed(provisions))
         return cluster
-
-    def _read_custom(self, found: LoadedFiles) -> list[str]:
-        """Add custom resources that plugins read; the notes, which no longer tell that these were skipped."""
-        left = []
-        for obj in found.skipped:
-            if custom_type_of(obj, self._custom) is None:
-                left.append(obj)
-            else:
-                self.add(obj)
-        outdated = set(skipped_notes(found.skipped))
-        return [*(note for note in found.notes if note not in outdated), *skipped_notes(left)]
 
     @classmethod
     def from_kubeconfig(
