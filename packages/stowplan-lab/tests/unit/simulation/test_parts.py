@@ -32,8 +32,12 @@ SCENARIO = {
 }
 
 
-def test_parts_agree_with_the_rows():
-    found = simulate_scenario(SCENARIO)
+@pytest.fixture(scope="module")
+def found():
+    return simulate_scenario(SCENARIO)
+
+
+def test_parts_agree_with_the_rows(found):
     summary, rows = found.summary, found.decisions
     of_team = {part.name: part for part in summary.parts["team"]}
     for team, part in of_team.items():
@@ -53,8 +57,8 @@ def test_parts_agree_with_the_rows():
     assert sum(part.waits.pods for part in summary.parts["workload"]) == summary.waits.pods
 
 
-def test_what_pods_pay_and_what_is_left_is_the_cost():
-    summary = simulate_scenario(SCENARIO).summary
+def test_what_pods_pay_and_what_is_left_is_the_cost(found):
+    summary = found.summary
     # Two nodes, 5000 s for 3 and 2200 s for 1 per hour.
     assert summary.cost == pytest.approx(2 * (5000 * 3 + 2200) / 3600, abs=1e-5)
     assert sum(part.cost for part in summary.parts["workload"]) + summary.cost_idle == pytest.approx(summary.cost)
@@ -91,8 +95,7 @@ def test_one_workload_is_no_table():
         one.parts_frame("team")
 
 
-def test_reports_have_the_tables():
-    found = simulate_scenario(SCENARIO)
+def test_reports_have_the_tables(found):
     section = next(one for one in found.record.sections if one.name == "by-team")
     assert section.table.head[-1] == "EUR"
     costs = [float(row[-1]) for row in section.table.rows]
@@ -100,9 +103,8 @@ def test_reports_have_the_tables():
     assert "EUR were for the rest" in section.caption
 
 
-def test_frames_have_a_column_per_resource_and_label():
+def test_frames_have_a_column_per_resource_and_label(found):
     pytest.importorskip("pandas")
-    found = simulate_scenario(SCENARIO)
     assert {"requests.cpu", "labels.team", "cost"} <= set(found.to_frame().columns)
     assert {"used.cpu", "allocatable.memory", "pending"} <= set(found.series_frame().columns)
     assert list(found.parts_frame("team")["waits.pods"]) == [part.pods for part in found.summary.parts["team"]]

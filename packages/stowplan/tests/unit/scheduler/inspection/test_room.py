@@ -67,7 +67,7 @@ def test_an_empty_cluster_has_no_room():
     assert (found.fits, found.together, found.lost) == (0, 0, 0.0)
 
 
-@settings(max_examples=times(30), deadline=None)
+@settings(max_examples=times(12), deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 8), st.lists(st.integers(1, 3), max_size=3)), min_size=1, max_size=5),
     st.integers(1, 4),
