@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import ceil
+from operator import itemgetter
 
 from stowplan.ask.rebalance.policy.arguments import RemovePodsViolatingTopologySpreadConstraint
 from stowplan.ask.rebalance.policy.evictor import Eviction, Evictor
@@ -52,9 +53,12 @@ def topology_spread(
             if arguments.takes(pod.namespace, pod.labels) and evictor.takes(pod):
                 by_namespace.setdefault(pod.namespace, []).append(pod)
     leaving: dict[str, tuple[PolicyPod, str]] = {}
+    eligible = _Eligible(nodes)
     for pods in by_namespace.values():
+        labelled = _Labelled(pods)
         for constraint in dict.fromkeys(_constraints(pods, arguments.constraints)):
-            for pod in _Domains(snapshot, nodes, constraint, pods).leaving(evictor, arguments):
+            domains = _Domains(snapshot, eligible, constraint, labelled.selected_by(constraint))
+            for pod in domains.leaving(evictor, arguments):
                 why = f"RemovePodsViolatingTopologySpreadConstraint: {constraint.key}"
                 leaving.setdefault(pod.key, (pod, why))
     full: set[str] = set()
@@ -89,23 +93,71 @@ def _constraint(given: TopologySpreadConstraint, pod: PolicyPod) -> _Constraint:
     )
 
 
+class _Eligible:
+    """The nodes that constraints count; many constraints count the same."""
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._nodes = nodes
+        self._known: dict[object, list[Node]] = {}
+        self._values: dict[str, dict[str, str]] = {}
+        self._domains: dict[object, list[str]] = {}
+
+    def of(self, constraint: _Constraint) -> list[Node]:
+        key = constraint.affinity, constraint.tolerations
+        if key not in self._known:
+            self._known[key] = [node for node in self._nodes if constraint.counts(node)]
+        return self._known[key]
+
+    def values(self, key: str) -> dict[str, str]:
+        """Every node's value of a label, if it has one."""
+        if key not in self._values:
+            labels = ((node.metadata.name, node.metadata.labels) for node in self._nodes)
+            self._values[key] = {name: found[key] for name, found in labels if key in found}
+        return self._values[key]
+
+    def domains(self, constraint: _Constraint) -> list[str]:
+        """Those of the nodes that it counts."""
+        key = constraint.affinity, constraint.tolerations, constraint.key
+        if key not in self._domains:
+            labels = (node.metadata.labels for node in self.of(constraint))
+            self._domains[key] = list(
+                dict.fromkeys(found[constraint.key] for found in labels if constraint.key in found)
+            )
+        return self._domains[key]
+
+
+class _Labelled:
+    """Pods by their labels: of many pods, few have others."""
+
+    def __init__(self, pods: Sequence[PolicyPod]) -> None:
+        self._groups: dict[tuple[tuple[str, str], ...], list[tuple[int, PolicyPod]]] = {}
+        for number, pod in enumerate(pods):
+            self._groups.setdefault(tuple(sorted(pod.labels.items())), []).append((number, pod))
+
+    def selected_by(self, constraint: _Constraint) -> list[PolicyPod]:
+        """In the order in which they were listed."""
+        groups = (group for labels, group in self._groups.items() if constraint.selector.matches(dict(labels)))
+        return [pod for _, pod in sorted((one for group in groups for one in group), key=itemgetter(0))]
+
+
 class _Domains:
     """The domains of a constraint, with the pods that it selects."""
 
     def __init__(
-        self, snapshot: Snapshot, nodes: Sequence[Node], constraint: _Constraint, pods: Sequence[PolicyPod]
+        self,
+        snapshot: Snapshot,
+        eligible: _Eligible,
+        constraint: _Constraint,
+        pods: Sequence[PolicyPod],
     ) -> None:
         self._snapshot = snapshot
         self._constraint = constraint
-        self._eligible = [node for node in nodes if constraint.counts(node)]
-        of_node = {node.metadata.name: node.metadata.labels.get(constraint.key) for node in nodes}
-        domains: dict[str, list[PolicyPod]] = {}
-        for node in self._eligible:
-            if (value := of_node[node.metadata.name]) is not None:
-                domains.setdefault(value, [])
+        self._eligible = eligible.of(constraint)
+        of_node = eligible.values(constraint.key)
+        domains: dict[str, list[PolicyPod]] = {value: [] for value in eligible.domains(constraint)}
         for pod in pods:
             value = of_node.get(pod.node)
-            if value is not None and constraint.selector.matches(pod.labels):
+            if value is not None:
                 domains.setdefault(value, []).append(pod)
         self._domains = domains
 
