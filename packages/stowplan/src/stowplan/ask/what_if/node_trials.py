@@ -15,7 +15,7 @@ from stowplan.ask.what_if.node_shares import requested_shares
 from stowplan.kube.api.eviction_outcomes import belongs_to_node
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.types import Node
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, uid_of
 from stowplan.scheduler.engine.engine import Engine
 
 
@@ -50,7 +50,7 @@ class NodeTrials:
             return False
         with state.transaction():
             for pod in pods:
-                state.remove_pod(pod.metadata.uid)
+                state.remove_pod(uid_of(pod))
             for pod in pods:
                 info = state.pod_info(replace(pod, spec=replace(pod.spec, node_name="")))
                 feasible = self._feasible(info)

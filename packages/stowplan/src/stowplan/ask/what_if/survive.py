@@ -29,7 +29,7 @@ from stowplan.ask.what_if.settling import FirstWaiting, Settling
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.arrays import Mask
-from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape, uid_of
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 
 if TYPE_CHECKING:
@@ -183,5 +183,5 @@ def _evict(cluster: Cluster, pods: list[PodInfo], back: list[Pod]) -> None:
     for info in pods:
         cluster.evict(info.key)
     # Recreated pods release their claims when they are recreated.
-    returning = {pod.metadata.uid for pod in back}
-    release_claims(cluster, (pod for pod in leaving if pod.metadata.uid not in returning))
+    returning = {uid_of(pod) for pod in back}
+    release_claims(cluster, (pod for pod in leaving if uid_of(pod) not in returning))

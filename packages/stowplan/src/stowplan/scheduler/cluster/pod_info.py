@@ -466,6 +466,11 @@ def group_key(pod: Pod) -> str:
     return "" if group is None else f"{pod.metadata.namespace or 'default'}/{group.pod_group_name or ''}"
 
 
+def uid_of(pod: Pod) -> str:
+    """A pod's identity in the cluster; objects from files may lack a UID and are identified by name."""
+    return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
+
+
 class PodInfo:
     """One pod: its object, its shape, and its node."""
 
@@ -475,7 +480,7 @@ class PodInfo:
         self.pod = pod
         self.shape = shape
         self.key = f"{shape.namespace}/{pod.metadata.name}"
-        #: Identity in the cluster; objects from files may lack a UID and are identified by name.
+        #: As `uid_of`.
         self.uid = pod.metadata.uid or self.key
         self.priority = shape.priority
         started = pod.status.start_time

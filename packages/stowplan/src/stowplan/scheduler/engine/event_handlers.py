@@ -22,7 +22,7 @@ from stowplan.kube.metrics.families import Histogram, HistogramVec
 from stowplan.scheduler.cluster.group_trees import AnyGroup, key_of_group
 from stowplan.scheduler.cluster.node_order import zone_of
 from stowplan.scheduler.cluster.objects import STORED
-from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
+from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of, uid_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
@@ -222,7 +222,7 @@ class EventHandlers:
 
     def _ours(self, pod: Pod) -> bool:
         # A profile may be removed while its last pod is in a binding cycle.
-        return scheduler_name_of(pod) in self._algorithm.frameworks or self._state.is_assumed(pod.metadata.uid)
+        return scheduler_name_of(pod) in self._algorithm.frameworks or self._state.is_assumed(uid_of(pod))
 
     def _pod(self, old: Pod | None, new: Pod | None) -> None:
         if new is None:
@@ -235,7 +235,7 @@ class EventHandlers:
             _log_change(_SCHEDULED, old, new, pod=new)
             self._state.add_pod(new)
             if new.metadata.deletion_timestamp is not None:
-                self._leaving.left(new.metadata.uid)
+                self._leaving.left(uid_of(new))
             self._notify_timed(old, new, started)
             if self._resizes is not None:
                 self._resizes.observe(new)
@@ -273,7 +273,7 @@ class EventHandlers:
         started = self._now() if timed else 0.0
         if logged:
             _log_change(_SCHEDULED, None, pod, pod=pod)
-        known, ours = self._state.placed(pod.metadata.uid), self._ours(pod)
+        known, ours = self._state.placed(uid_of(pod)), self._ours(pod)
         if known is None or known.node_name != pod.spec.node_name:
             if known is not None:
                 _log.info(
@@ -286,7 +286,7 @@ class EventHandlers:
                 self.bound_by_others = (f"{pod.metadata.namespace}/{pod.metadata.name}", pod.spec.node_name)
         info = self._state.add_pod(pod)
         if pod.metadata.deletion_timestamp is not None:
-            self._leaving.left(pod.metadata.uid)
+            self._leaving.left(info.uid)
         self._queue.move_all(ASSIGNED_POD_ADD, None, pod)
         if timed:
             self._handled(_ASSIGNED_ADD, started)
@@ -326,13 +326,14 @@ class EventHandlers:
         if pod.spec.node_name:
             if _log.verbosity >= 3:
                 _log_change(_SCHEDULED, pod, None, pod=pod)
-            self._state.remove_pod(pod.metadata.uid)
-            self._leaving.left(pod.metadata.uid)
+            uid = uid_of(pod)
+            self._state.remove_pod(uid)
+            self._leaving.left(uid)
             if self._resizes is not None:
                 self._resizes.gone(pod)
             self._queue.move_all(ASSIGNED_POD_DELETE, pod, None)
             if self._stories.kept and self._ours(pod):
-                self._stories.gone(pod.metadata.uid)
+                self._stories.gone(uid)
             if self._timed:
                 self._handled(_ASSIGNED_DELETE, started)
         elif self._ours(pod):

@@ -43,6 +43,7 @@ from stowplan.kube.api.types import Pod, PodCondition, PodStatus
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy
 from stowplan.kube.timing.reports import Reports
+from stowplan.scheduler.cluster.pod_info import uid_of
 from stowplan.scheduler.engine.dumped import DumpedStatus
 from stowplan.scheduler.engine.outbox import Alarm, Outbox
 from stowplan.scheduler.framework.requests import Done, Outcome, Patch, is_retriable
@@ -135,7 +136,7 @@ class PodWrites:
 
     def __init__(self, owner: PodStatuses, pod: Pod) -> None:
         self.owner = owner
-        self.uid = _uid(pod)
+        self.uid = uid_of(pod)
         self.namespace = pod.metadata.namespace or "default"
         self.name = pod.metadata.name
         self.stage = PatchStage.IDLE
@@ -168,7 +169,7 @@ class PodWrites:
     def see(self, pod: Pod, *, answer: bool = False) -> None:
         """Use another version of the pod, unless it is older."""
         version = _version(pod)
-        if version < self.version or _uid(pod) != self.uid:
+        if version < self.version or uid_of(pod) != self.uid:
             return
         self.bound = bool(pod.spec.node_name)
         # A bound pod is patched at most once, so its response need not be kept.
@@ -233,7 +234,7 @@ class PodStatuses:
 
     def write(self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None) -> None:
         """Record a status change, to be written soon. A nominated node of None keeps the current one, "" clears it."""
-        if _uid(pod) not in self._known:
+        if uid_of(pod) not in self._known:
             conditions = () if condition is None else (condition,)
             if status_patch(pod.status, conditions=conditions, nominated_node_name=nominated_node_name) is None:
                 return
@@ -258,7 +259,7 @@ class PodStatuses:
 
     def observe(self, pod: Pod) -> None:
         """Process a pod that the informer delivered."""
-        writes = self._known.get(_uid(pod))
+        writes = self._known.get(uid_of(pod))
         if writes is None:
             return
         writes.see(pod)
@@ -310,7 +311,7 @@ class PodStatuses:
     def _noted(
         self, pod: Pod, condition: PodCondition | None, nominated_node_name: str | None
     ) -> tuple[PodWrites, PendingStatus]:
-        uid = _uid(pod)
+        uid = uid_of(pod)
         writes = self._known.get(uid)
         if writes is None:
             writes = self._known[uid] = PodWrites(self, pod)
@@ -560,10 +561,6 @@ def _fits_stage(writes: PodWrites) -> bool:
 def _needs_slot(writes: PodWrites) -> bool:
     note = {PatchStage.UNDER_WAY: writes.sent, PatchStage.RESTING: writes.note}.get(writes.stage)
     return note is not None and not note.listeners
-
-
-def _uid(pod: Pod) -> str:
-    return pod.metadata.uid or f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
 
 
 def _version(pod: Pod) -> int:

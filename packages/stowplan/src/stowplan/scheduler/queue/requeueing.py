@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, uid_of
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     EVERYTHING,
@@ -287,7 +287,7 @@ def _registered(framework: Framework) -> dict[str, list[ClusterEventWithHint]]:
 
 def _is(obj: Any, pod: PodInfo) -> bool:
     """Whether a changed object is a version of the pod: by UID, or by name if the object has none."""
-    return isinstance(obj, Pod) and (obj.metadata.uid or _name_of(obj)) == pod.uid
+    return isinstance(obj, Pod) and uid_of(obj) == pod.uid
 
 
 def _name_of(obj: Any) -> str:

@@ -120,6 +120,17 @@ def test_victims_are_removed_and_the_preemptor_is_placed():
     assert "1 Insufficient cpu" in refused.message
 
 
+def test_victims_without_a_uid_leave_too():
+    """As in manifests written by hand: they are known by their names."""
+    low, high = (a_pod(name).requests(cpu="1").priority(priority) for name, priority in (("low", 1), ("high", 9)))
+    objects = [a_node("n").allocatable(cpu="1").obj(), low.on("n").obj(), high.obj()]
+    for one in objects[1:]:
+        del one["metadata"]["uid"]
+    cluster = stowplan.Cluster(objects)
+    assert nodes_of(cluster.schedule()) == ["n"]
+    assert [info.key for info in cluster.state.placed_pods()] == ["default/high"]
+
+
 def test_a_pod_that_waits_on_permit_continues_when_another_allows_it():
     """Both are placed in one call, as the first one only waited for the second."""
 

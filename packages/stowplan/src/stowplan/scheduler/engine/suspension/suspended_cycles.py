@@ -48,7 +48,7 @@ from typing import Any
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, uid_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps, Needs
 from stowplan.scheduler.engine.effects import Pause
@@ -387,11 +387,11 @@ class SuspendedCycles:
         """Pods were added, changed or deleted; the cluster state is already updated."""
         for change in changes:
             pod = change.new or change.old
-            cycle = None if pod is None else self.under_way.get(pod.metadata.uid)
+            cycle = None if pod is None else self.under_way.get(uid_of(pod))
             if cycle is None or pod is None:
                 continue
             gone = change.new is None or bool(change.new.spec.node_name)
-            tried = next(queued.pod for queued in cycle.members if queued.pod.uid == pod.metadata.uid)
+            tried = next(queued.pod for queued in cycle.members if queued.pod.uid == uid_of(pod))
             if gone and not cycle.group:
                 self._abort(
                     cycle, "the pod was deleted" if change.new is None else "the pod was bound by another client"

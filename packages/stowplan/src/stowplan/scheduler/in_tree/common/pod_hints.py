@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from stowplan.kube.api.types import Pod
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, uid_of
 
 
 def same_pod(pod: PodInfo, other: Pod) -> bool:
     """Whether the object is a version of the pod: by UID, or by name if UIDs are missing, as in files."""
-    metadata = other.metadata
-    return pod.uid == (metadata.uid or f"{metadata.namespace or 'default'}/{metadata.name}")
+    return pod.uid == uid_of(other)
 
 
 def is_placed_or_nominated(pod: Pod) -> bool:
