@@ -24,7 +24,7 @@ from support.soak.changes import CONFIG, Changes, delaying_plugin, initial_objec
 from support.soak.checks import Watcher
 
 #: Seconds of each phase: normal, faulty, normal, faulty.
-PHASES = (15, 45, 15, 45)
+PHASES = (10, 30, 10, 30)
 #: Rounds of the event loop after which everything that needs no time has happened, except for very large changes.
 ROUNDS = 30
 #: Longer than the unschedulable pods' timeout, which retries pods that no event woke.

@@ -123,7 +123,7 @@ PARTS = {"status": ("status",), "": ("spec", "metadata")}
 
 
 @pytest.mark.slow
-@examples(150)
+@examples(70)
 @given(plan=changes, restart=st.booleans())
 def test_no_stored_object_stops_the_loop(plan, restart):
     cluster = populated()

@@ -31,7 +31,7 @@ changes = st.one_of(
 )
 
 
-@examples(30)
+@examples(15)
 @given(sizes, strategies, st.sampled_from([0, 13]), st.lists(changes, max_size=8), st.sampled_from([0, 19]))
 def test_deployments(replicas, strategy, min_ready, changes, termination):
     spec = {
@@ -44,7 +44,7 @@ def test_deployments(replicas, strategy, min_ready, changes, termination):
     agree({"web": {"kind": "Deployment", "spec": spec}}, changes, termination=termination)
 
 
-@examples(20)
+@examples(10)
 @given(sizes, st.lists(sizes.map(lambda size: Scale(size, "ReplicaSet")), max_size=8), st.sampled_from([0, 19]))
 def test_replica_sets(replicas, changes, termination):
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}}, "template": template(100)}

@@ -94,7 +94,7 @@ def _named(status):
     return {name: value for name, value in {**status, "conditions": conditions}.items() if value}
 
 
-@examples(30)
+@examples(10)
 @given(st.data())
 def test_horizontal_pod_autoscalers(data):
     kind = data.draw(st.sampled_from(["Deployment", "Deployment", "ReplicaSet", "StatefulSet"]))

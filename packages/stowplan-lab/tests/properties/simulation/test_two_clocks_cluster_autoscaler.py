@@ -42,7 +42,7 @@ def test_a_drain_that_takes_too_long_is_given_up(tmp_path):
 
 
 @settings(
-    max_examples=times(20), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=times(6), derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(
     st.builds(Group, st.integers(2, 6), st.integers(0, 4), st.just(0), st.just(0.5)),

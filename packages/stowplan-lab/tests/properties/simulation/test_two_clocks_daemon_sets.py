@@ -58,7 +58,7 @@ taints = st.builds(
 )
 
 
-@examples(30)
+@examples(12)
 @given(
     st.integers(2, 5),
     strategies,

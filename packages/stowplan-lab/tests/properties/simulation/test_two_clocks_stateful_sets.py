@@ -25,7 +25,7 @@ rollouts = st.builds(
 )
 
 
-@examples(30)
+@examples(12)
 @given(
     sizes,
     st.sampled_from(["OrderedReady", "Parallel"]),

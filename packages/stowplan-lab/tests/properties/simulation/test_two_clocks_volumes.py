@@ -202,7 +202,7 @@ def apply(shells, there, step):
                 shell.patch(PV, name, {"spec": {"claimRef": reference}})
 
 
-@examples(60)
+@examples(24)
 @given(known=st.integers(0, 3), plan=st.lists(steps, min_size=10, max_size=30))
 def test_volumes_and_claims(known, plan):
     embedded, virtual = Embedded(), InVirtualTime()

@@ -166,7 +166,7 @@ def in_folder(scenario, folder):
 
 
 @pytest.mark.slow
-@settings(max_examples=times(50), deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(SCENARIOS)
 def test_no_pod_is_lost_and_no_node_is_overallocated(tmp_path_factory, scenario):
     has_budgets = in_folder(scenario, tmp_path_factory.mktemp("scenario"))

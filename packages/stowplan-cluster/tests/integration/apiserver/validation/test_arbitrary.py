@@ -136,7 +136,7 @@ def created(resource, obj):
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@settings(examples(25), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(examples(12), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_any_object_is_accepted_or_refused(name, data):
     resource = BY_NAME[name]
@@ -154,7 +154,7 @@ def check_errors(errors):
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@settings(examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(examples(8), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_any_change_is_accepted_or_refused(name, data):
     resource = BY_NAME[name]
@@ -177,7 +177,7 @@ WRITTEN = ("status", "finalize", "ephemeralcontainers", "resize")
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@settings(examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(examples(8), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_defaulting_is_idempotent(name, data):
     resource = BY_NAME[name]
@@ -193,7 +193,7 @@ def test_defaulting_is_idempotent(name, data):
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-@settings(examples(15), suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(examples(8), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_an_accepted_object_may_be_updated_unchanged(name, data):
     resource = BY_NAME[name]

@@ -52,7 +52,7 @@ def more_nodes(objects, name, number):
                 yield replace(one, metadata=metadata, spec=replace(one.spec, node_name=added, pool=pool))
 
 
-@examples(90)
+@examples(40)
 @given(RANDOM)
 def test_what_if(random):
     drawn = a_cluster(random)
@@ -121,7 +121,7 @@ def placed_one_by_one(drawn, objects, pod, most):
     return nodes
 
 
-@examples(50)
+@examples(24)
 @given(RANDOM)
 def test_fit(random):
     drawn = a_cluster(random)
@@ -146,7 +146,7 @@ def test_fit(random):
             assert (len(placed_one_by_one(drawn, larger, pod, wanted)) == wanted) is enough, kind
 
 
-@examples(50)
+@examples(24)
 @given(RANDOM)
 def test_drain(random):
     drawn = a_cluster(random)
@@ -170,7 +170,7 @@ def test_drain(random):
     assert set(found.displaced) == set(real.displaced)
 
 
-@examples(50)
+@examples(24)
 @given(RANDOM)
 def test_survive(random):
     drawn = a_cluster(random)

@@ -114,7 +114,7 @@ class Transactions(Changes):
 
 @pytest.mark.slow
 class TestTransactions(Transactions.TestCase):
-    settings = settings(max_examples=times(100), stateful_step_count=40)
+    settings = settings(max_examples=times(50), stateful_step_count=40)
 
 
 def node_contents(node):

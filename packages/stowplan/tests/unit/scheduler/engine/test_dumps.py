@@ -76,7 +76,7 @@ def played(history, done, *, quiet_from):
     return twin
 
 
-@examples(100)
+@examples(50)
 @given(actions=st.lists(actions(), min_size=10, max_size=80), extenders=st.booleans(), quiet_from=st.integers(0, 40))
 def test_an_engine_loaded_from_a_dump_behaves_the_same(actions, extenders, quiet_from):
     history = History(extenders=extenders)
@@ -85,7 +85,7 @@ def test_an_engine_loaded_from_a_dump_behaves_the_same(actions, extenders, quiet
     history.check_final_state()
 
 
-@pytest.mark.parametrize("seed", range(times(10)))
+@pytest.mark.parametrize("seed", range(times(5)))
 def test_long_histories(seed):
     chance, history = Random(seed), History(extenders=seed % 2 == 1)
     twin = played(history, random_actions(chance, 300), quiet_from=chance.randrange(150))

@@ -331,7 +331,7 @@ def nominate(state, nominated):
         state.nominator.add(state.pod_info(struct(other)), f"n{node}")
 
 
-@examples(200)
+@examples(100)
 @given(worlds(), preemptors(), st.lists(budgets, max_size=3), nominations, st.lists(st.integers(0, 13), max_size=3))
 def test_dry_run_equals_the_rule(world, pod, pdbs, nominated, gone):
     nodes, placed = world
@@ -364,7 +364,7 @@ def crowds(draw):
     return full, placed, pod.obj()
 
 
-@examples(150)
+@examples(75)
 @given(crowds(), nominations)
 def test_dry_run_of_pods_that_spread(crowd, nominated):
     nodes, placed, pod = crowd
@@ -373,7 +373,7 @@ def test_dry_run_of_pods_that_spread(crowd, nominated):
     assert_equals_the_rule(framework(state), state, state.pod_info(struct(pod)))
 
 
-@examples(60)
+@examples(30)
 @given(worlds(), preemptors(), nominations)
 def test_dry_run_with_a_plugin_that_looks_at_pods(world, pod, nominated):
     nodes, placed = world

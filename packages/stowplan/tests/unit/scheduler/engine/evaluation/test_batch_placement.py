@@ -140,7 +140,7 @@ def _at_once(request, monkeypatch):
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_on_random_clusters():
-    @examples(50)
+    @examples(25)
     @given(
         clusters(least_nodes=2),
         pods("shape", special=PLACEABLE),
@@ -164,7 +164,7 @@ def spreading(shape, constraints):
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_for_pods_that_spread():
-    @examples(75)
+    @examples(35)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("prefers", "node preference", "node affinity", "toleration")),
@@ -186,7 +186,7 @@ def test_filling_agrees_with_single_decisions_for_pods_that_spread():
 def test_filling_agrees_with_single_decisions_for_pods_that_spread_by_default():
     """Services and controllers select them."""
 
-    @examples(75)
+    @examples(35)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("owner", "node preference", "prefers no", "away"), namespaces=("default", "blue")),
@@ -206,7 +206,7 @@ def test_filling_agrees_with_single_decisions_for_pods_that_spread_by_default():
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_for_pods_with_affinity():
-    @examples(150)
+    @examples(60)
     @given(
         clusters(least_nodes=3, special=("near", "away", "prefers", "prefers no")),
         pods("shape", special=("near", "away", "prefers", "prefers no", "node preference"), most=3),
@@ -224,7 +224,7 @@ def test_filling_agrees_with_single_decisions_for_pods_with_affinity():
 
 @pytest.mark.usefixtures("_at_once")
 def test_filling_agrees_with_single_decisions_with_users_plugins():
-    @examples(30)
+    @examples(15)
     @given(
         clusters(least_nodes=3),
         pods("shape", special=("prefers",)),
@@ -271,7 +271,7 @@ def refusals_agree(bench, rows, name="PodTopologySpread"):
 def test_refusals_ahead_are_those_of_filter_after_each_pod():
     """On any node, also on some that other plugins would refuse."""
 
-    @examples(150)
+    @examples(60)
     @given(
         clusters(least_nodes=2),
         pods("shape", special=("node affinity", "toleration")),
@@ -285,7 +285,7 @@ def test_refusals_ahead_are_those_of_filter_after_each_pod():
 
 
 def test_refusals_of_affinity_ahead_are_those_of_filter_after_each_pod():
-    @examples(150)
+    @examples(60)
     @given(
         clusters(least_nodes=2, special=("near", "away")),
         pods("shape", special=("near", "away"), most=3),

@@ -142,7 +142,7 @@ def test_cached_results_are_exact(plugins, monkeypatch):
     # On a small table a single changed row exceeds the maximum share for updates.
     monkeypatch.setattr("stowplan.scheduler.engine.evaluation.columns.MAX_CHANGED_SHARE", 1.0)
 
-    @examples(60)
+    @examples(30)
     @given(st.lists(STEPS, min_size=5, max_size=20))
     def exact(steps):
         world = World(*plugins, nodes=3)

@@ -83,7 +83,7 @@ USERS = [(), *(pytest.param((plugin,), marks=pytest.mark.slow) for plugin in (Ev
 
 @pytest.mark.parametrize("plugins", USERS, ids=lambda p: p[0].name if p else "none")
 def test_a_restricted_evaluation_agrees_with_an_unrestricted_one(plugins):
-    @examples(60)
+    @examples(30)
     @given(
         clusters(least_nodes=3),
         st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=2),
@@ -175,7 +175,7 @@ def test_a_sampled_search_among_listed_nodes_equals_one_in_a_cluster_of_them(sha
     """The order of the nodes is the cluster's; the sample size and the next start are the list's own."""
     monkeypatch.setattr(sampling, "LEAST_FEASIBLE", 2)
 
-    @examples(60)
+    @examples(30)
     @given(
         st.integers(4, 12).flatmap(
             lambda n: st.tuples(

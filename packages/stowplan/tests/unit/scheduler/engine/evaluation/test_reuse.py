@@ -349,7 +349,7 @@ many_shapes = st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=3)
 
 @pytest.mark.usefixtures("rows_at_once")
 def test_reuse_decides_as_a_full_evaluation():
-    @examples(100)
+    @examples(50)
     @given(clusters(least_nodes=2), many_shapes, steps, st.data())
     def reuse_is_exact(cluster, shapes, steps, data):
         play(World(cluster, shapes), steps, data.draw)
@@ -401,7 +401,7 @@ def test_single_scores_that_change_while_their_sum_does_not():
 def test_reuse_of_pods_that_count_others():
     """Common workloads on a cluster with free room, so that only counters change."""
 
-    @examples(60)
+    @examples(30)
     @given(
         st.lists(st.sampled_from(sorted(COUNTING)), min_size=1, max_size=4, unique=True),
         st.lists(
@@ -426,7 +426,7 @@ def test_reuse_of_pods_that_count_others():
 @pytest.mark.usefixtures("rows_at_once")
 @pytest.mark.parametrize("first", [True, False], ids=["before all others", "after all others"])
 def test_reuse_with_users_plugins(first):
-    @examples(60)
+    @examples(30)
     @given(
         clusters(least_nodes=2, special=("spread", "away", "port")),
         st.lists(pods("shape", special=("spread", "near", "away", "prefers")), min_size=1, max_size=2),
@@ -442,7 +442,7 @@ def test_reuse_with_users_plugins(first):
 
 @pytest.mark.usefixtures("rows_at_once")
 def test_reuse_with_users_plugins_that_keep_their_arrays():
-    @examples(80)
+    @examples(40)
     @given(
         clusters(least_nodes=2, special=("spread",)),
         st.lists(pods("shape", special=("spread", "away")), min_size=1, max_size=2),

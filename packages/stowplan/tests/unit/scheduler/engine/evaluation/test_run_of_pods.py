@@ -236,7 +236,7 @@ def played(monkeypatch, plugins, cluster, kinds, history, *, worthwhile, waits):
     side.hand.close()
 
 
-@examples(150)
+@examples(60)
 @given(
     clusters(least_nodes=2),
     st.lists(shapes, min_size=2, max_size=2),

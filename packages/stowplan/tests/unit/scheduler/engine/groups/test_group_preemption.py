@@ -351,7 +351,7 @@ def test_equal_victims_need_few_trials(options, most):
 
 
 @pytest.mark.parametrize("options", [pytest.param({}, id="many at once"), pytest.param(ONE_BY_ONE, id="one by one")])
-@settings(max_examples=times(120), deadline=None)
+@settings(max_examples=times(60), deadline=None)
 @given(world=worlds())
 def test_victims_are_those_of_the_plain_rule(options, world):
     nodes, _, pods, (count, cpu, _), _ = world
@@ -377,7 +377,7 @@ def test_victims_are_those_of_the_plain_rule(options, world):
         ("1.37", {"GenericWorkload": True}, {"Pod": {"single": {}}, "PodGroup": {"all": {}}}),
     ],
 )
-@settings(max_examples=times(30), deadline=None)
+@settings(max_examples=times(12), deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 4), min_size=1, max_size=3),
     gangs=st.lists(
