@@ -74,7 +74,8 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/lint-imports
-	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-workflows .github/workflows/*.yml examples/pull-requests/*.yml
+	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml .github/actions/*/action.yml
 	$(BIN)/towncrier build --draft --version 0 >/dev/null
 	@[ ! -d page/node_modules ] || (cd page && npm run --silent check)
 

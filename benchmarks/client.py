@@ -26,7 +26,7 @@ import uvloop
 from stowplan.kube.api.types import Event, ObjectMeta, ObjectReference, Pod
 from stowplan.kube.config import ClientConnection
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http_api import HttpApi
 from stowplan.net.client.list_watch import ListWatch
 from stowplan_cluster.apiserver.api_server import ApiServer
@@ -153,7 +153,7 @@ async def watch(api: HttpApi, version: str, count: int) -> None:
 
 async def bench(args, kubeconfig: Path) -> None:
     settings = ClientConnection(qps=-1)
-    connection = connect_from_flags(kubeconfig=str(kubeconfig))
+    connection = ClusterFlags(kubeconfig=str(kubeconfig)).connect()
     async with HttpApi.open(connection, client_settings=settings, agent="benchmark") as api:
         await first_list(api, args.pods)
         gc.freeze()

@@ -26,7 +26,7 @@ from storage_race import COMMAND, NAMESPACE, bindings, cpu_of, rate, side_by_sid
 from stowplan.kube.api.decode import convert, to_dict
 from stowplan.kube.api.types import DeviceClass, Node, Pod, ResourceClaim, ResourceSlice
 from stowplan.kube.config import ClientConnection
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ async def scheduled(api: HttpApi, number: int, command: str) -> tuple[float, flo
 
 
 async def run(options: argparse.Namespace) -> None:
-    connection = connect_from_flags(kubeconfig=options.kubeconfig)
+    connection = ClusterFlags(kubeconfig=options.kubeconfig).connect()
     command = options.command.replace("{kubeconfig}", options.kubeconfig)
     world = World("gpu", options)
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent="benchmark") as api:

@@ -39,7 +39,7 @@ import stowplan
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.types import Namespace, Node, Pod, PodGroup
 from stowplan.kube.config import ClientConnection
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ async def scheduled(api: HttpApi, pods: int, command: str) -> tuple[float, float
 
 
 async def on_a_server(options: argparse.Namespace) -> None:
-    connection = connect_from_flags(kubeconfig=options.kubeconfig)
+    connection = ClusterFlags(kubeconfig=options.kubeconfig).connect()
     command = options.command.replace("{kubeconfig}", options.kubeconfig)
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent="benchmark") as api:
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": shapes.NAMESPACE}}

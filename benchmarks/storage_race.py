@@ -39,7 +39,7 @@ from stowplan.kube.api.types import (
     StorageClass,
 )
 from stowplan.kube.config import ClientConnection
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http_api import HttpApi
 
 if TYPE_CHECKING:
@@ -189,7 +189,7 @@ async def floor(api: HttpApi, world: storage.World) -> float:
 
 
 async def run(options: argparse.Namespace) -> None:
-    connection = connect_from_flags(kubeconfig=options.kubeconfig)
+    connection = ClusterFlags(kubeconfig=options.kubeconfig).connect()
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent="benchmark") as api:
         print(f"{'':>10} {'floor, pods/s':>14} {'bound, pods/s':>14} {'ratio':>6} {'CPU, ms':>9} {'load':>6}")
         command = options.command.replace("{kubeconfig}", options.kubeconfig)

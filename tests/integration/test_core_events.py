@@ -5,7 +5,7 @@ import asyncio
 from stowplan.kube.api.types import Container, CoreEvent, ObjectMeta, Pod, PodSpec
 from stowplan.kube.config import ClientConnection
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.events.event_recorder import EventBroadcaster
 from stowplan.net.client.http.user_agent import user_agent
 from stowplan.net.client.http_api import HttpApi
@@ -37,7 +37,7 @@ class OlderApi(HttpApi):
 
 
 async def open_api(api_server):
-    connection = connect_from_flags(kubeconfig=str(api_server.kubeconfig))
+    connection = ClusterFlags(kubeconfig=str(api_server.kubeconfig)).connect()
     agent = user_agent(command="stowplan", version="0.1.0", purpose="test")
     return OlderApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent)
 

@@ -23,7 +23,7 @@ from stowplan.kube.api.types import (
 )
 from stowplan.kube.config import ClientConnection
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http.user_agent import user_agent
 from stowplan.net.client.http_api import HttpApi
 from stowplan.net.client.list_watch import ListWatch
@@ -34,7 +34,7 @@ SECONDS = 20
 
 @pytest.fixture
 async def api(api_server):
-    connection = connect_from_flags(kubeconfig=str(api_server.kubeconfig))
+    connection = ClusterFlags(kubeconfig=str(api_server.kubeconfig)).connect()
     agent = user_agent(command="stowplan", version="0.1.0", purpose="test")
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
         yield api

@@ -16,7 +16,7 @@ from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Lease, LeaseCandidate
 from stowplan.kube.config import Duration, LeaderElection
 from stowplan.kube.timing.times import REAL_TIMES
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.election.leader_election import LeaderElector, LeadershipLost
 from stowplan.net.client.election.lease_candidate import LeaseCandidates
 from stowplan.net.client.http_api import HttpApi
@@ -135,7 +135,7 @@ async def until(holds):
 @asynccontextmanager
 async def contested(server, name):
     async with AsyncExitStack() as stack:
-        connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
+        connection = ClusterFlags(kubeconfig=str(server.kubeconfig)).connect()
         api = await stack.enter_async_context(HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT))
         yield Election(server, api, stack, name)
 

@@ -8,7 +8,7 @@ from stowplan import load_config
 from stowplan.kube.api.types import ObjectMeta
 from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.config import ClientConnection
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http_api import HttpApi
 from support.older_configurations import named, policy
 from support.processes import forked
@@ -20,7 +20,7 @@ MAPS = {"good": {"policy.cfg": json.dumps(POLICY)}, "other": {"policy.yaml": ""}
 
 @pytest.fixture
 async def config_maps(embedded):
-    connection = connect_from_flags(kubeconfig=str(embedded.kubeconfig))
+    connection = ClusterFlags(kubeconfig=str(embedded.kubeconfig)).connect()
     async with HttpApi.open(connection, client_settings=ClientConnection(), agent="test") as api:
         for name, data in MAPS.items():
             await api.create(ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data=data))

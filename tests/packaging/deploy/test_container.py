@@ -154,7 +154,7 @@ def test_only_available_commands_are_offered(image, settings):
     listed = told.stdout.split("Commands:\n")[1]
     # A continued line is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
-    asking = "dump explain fit drain survive what-if rebalance ui record replay shadow"
+    asking = "dump explain fit drain survive what-if rebalance check ui record replay shadow"
     assert names == sorted(f"{asking} completion config run".split())
     assert "stowplan up" not in told.stdout
 

@@ -22,7 +22,7 @@ from stowplan.drivers.live.scheduler import SchedulerSettings
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.timing.times import ManualTime
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.http_api import HttpApi
 from stowplan.scheduler.engine.engine import TICK
 from support.api.clients import AGENT, UNLIMITED
@@ -423,7 +423,7 @@ async def scheduled(
     try:
         for plural, obj in before:
             await objects.create(plural, obj)
-        connection = connect_from_flags(kubeconfig=str(server.kubeconfig))
+        connection = ClusterFlags(kubeconfig=str(server.kubeconfig)).connect()
         async with HttpApi.open(connection, client_settings=UNLIMITED, agent=AGENT) as http, AsyncExitStack() as stack:
             tracking = TrackingApi(http, objects.created_versions)
             api = tracking if wrap is None else wrap(tracking)

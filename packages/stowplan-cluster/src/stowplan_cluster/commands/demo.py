@@ -262,12 +262,11 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 @asynccontextmanager
 async def _connected(kubeconfig: Path) -> AsyncIterator[Api]:
     # Imported here, as HTTP libraries are slow to import and other commands do not need them.
-    from stowplan.net.client.connection import connect_from_flags
     from stowplan.net.client.http.user_agent import user_agent
     from stowplan.net.client.http_api import HttpApi
 
     agent = user_agent(command="stowplan", version=__version__, purpose="demo")
-    connection = connect_from_flags(kubeconfig=str(kubeconfig))
+    connection = ClusterFlags(kubeconfig=str(kubeconfig)).connect()
     async with HttpApi.open(connection, client_settings=ClientConnection(qps=-1), agent=agent) as api:
         yield api
 

@@ -119,11 +119,11 @@ def _run(
 ) -> int:
     from stowplan.app.command_line.event_loop import run
     from stowplan.net.client.client_errors import ClientConfigError
-    from stowplan.net.client.connection import connect_from_flags
+    from stowplan.net.client.cluster_flags import ClusterFlags
 
     with closing(set_up(LogSettings(verbosity=line["v"]))):
         try:
-            connection = connect_from_flags(kubeconfig=line["kubeconfig"] or None)
+            connection = ClusterFlags(kubeconfig=line["kubeconfig"] or None).connect()
             program = _Program(name, controllers, lease, line, addresses, connection)
             if run(program.run(stop)):
                 return 0

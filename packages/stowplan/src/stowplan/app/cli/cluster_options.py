@@ -88,12 +88,8 @@ def _from_scheduler(help_text: str) -> Callable[[Callable[..., Any]], Any]:
     return click.option("--from-scheduler", metavar="URL", help=help_text)
 
 
-_ACCESS = (
-    file_option(
-        "--token-file", help="Authenticate to the scheduler with the token in this file instead of the kubeconfig."
-    ),
-    file_option("--certificate-authority", help="Trust certificates of the scheduler that this CA has signed (PEM)."),
-    click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify the scheduler's certificate."),
+_TOKEN_FILE = file_option(
+    "--token-file", help="Authenticate to the scheduler with the token in this file instead of the kubeconfig."
 )
 
 _OF_ITS_OWN = (
@@ -103,12 +99,12 @@ _OF_ITS_OWN = (
 
 
 def scheduler_options(command: Callable[..., Any]) -> Any:
-    """Options that select a running scheduler, and the credentials; `SchedulerEndpoint` takes their values."""
+    """Options that select a running scheduler, and the credentials; `SchedulerEndpoint.of` takes their values."""
     asked = _from_scheduler(
         "Ask a running Stowplan scheduler: what it knows and would decide now. URL: of its secure port, "
         "https://host:10259; or auto: the one on this machine, or of `stowplan up`."
     )
-    return _applied((asked, *_ACCESS), command)
+    return _applied((asked, _TOKEN_FILE), command)
 
 
 def cluster_options(command: Callable[..., Any]) -> Any:
@@ -157,7 +153,7 @@ def question_options(config: str = "--config", *, no: str) -> Callable[[Callable
             "has not bound yet. URL: of its secure port, https://host:10259; or auto: the one on this machine, or of "
             "`stowplan up`."
         ),
-        *_ACCESS,
+        _TOKEN_FILE,
         exit_code_option(no),
         OUTPUT,
     )
@@ -181,8 +177,6 @@ def cluster_of(
     namespace: str | None = None,
     from_scheduler: str | None = None,
     token_file: str | None = None,
-    certificate_authority: str | None = None,
-    insecure_skip_tls_verify: bool = False,
 ) -> ClusterSource:
     """`groups`: the question is about a pod group, so groups are scheduled as groups in any case.
 
@@ -193,19 +187,13 @@ def cluster_of(
     from stowplan.app.command_line.event_loop import run
     from stowplan.app.sources.cluster_source import ClusterSource
 
-    check_access(from_scheduler, token_file, certificate_authority, insecure=insecure_skip_tls_verify)
+    check_token_file(token_file, from_scheduler)
     if from_scheduler is not None:
         if files or recursive or config or pod_groups or emulated_version:
             raise click.UsageError(_OF_ITS_OWN)
         from stowplan.app.sources.running_scheduler import SchedulerEndpoint
 
-        endpoint = SchedulerEndpoint(
-            url=from_scheduler,
-            live=live,
-            token_file=token_file,
-            certificate_authority=certificate_authority,
-            insecure=insecure_skip_tls_verify,
-        )
+        endpoint = SchedulerEndpoint.of(from_scheduler, live, token_file)
         found = run(
             ClusterSource.of_scheduler(endpoint, plugins=plugins, groups=groups, quotas=quotas, in_full=in_full)
         )
@@ -247,7 +235,7 @@ def _cluster_of(
 
     if files and live.given:
         raise click.UsageError(
-            "-f reads files; --kubeconfig, --context and --as select a live cluster: give one or the other."
+            f"-f reads files, {', '.join(live.given)} selects a live cluster: give one or the other."
         )
     check_recursive(files, recursive=recursive)
     if files:
@@ -267,13 +255,9 @@ def _cluster_of(
     )
 
 
-def check_access(
-    from_scheduler: str | None, token_file: str | None, certificate_authority: str | None, *, insecure: bool
-) -> None:
-    if from_scheduler is None and (token_file or certificate_authority or insecure):
-        raise click.UsageError(
-            "--token-file, --certificate-authority and --insecure-skip-tls-verify need --from-scheduler."
-        )
+def check_token_file(token_file: str | None, from_scheduler: str | None) -> None:
+    if token_file and from_scheduler is None:
+        raise click.UsageError("--token-file is for --from-scheduler; --token authenticates to the API server.")
 
 
 def check_recursive(files: Sequence[str], *, recursive: bool) -> None:

@@ -56,20 +56,31 @@ _OPTIONS = (
         multiple=True,
         help="Read it as a member of this group, too. Repeatable.",
     ),
+    # As `kubectl options` lists them: whoever needs one knows it, and the help of each command stays short.
+    *(click.option(f"--{name}", default="", hidden=True) for name in ("as-uid", "cluster", "user", "token")),
+    click.option("-s", "--server", default="", hidden=True),
+    click.option("--tls-server-name", default="", hidden=True),
+    *(file_option(f"--{name}", default="", hidden=True) for name in ("client-certificate", "client-key")),
+    file_option(
+        "--certificate-authority",
+        default="",
+        help="Trust certificates that this CA has signed (PEM): the API server's or, with --from-scheduler, the "
+        "scheduler's.",
+    ),
+    click.option("--insecure-skip-tls-verify", is_flag=True, help="Do not verify that server's certificate."),
 )
 
 
 def live_cluster(command: Callable[..., Any]) -> Any:
-    """Options that select a live cluster to read; the command gets them as `live`."""
+    """Options that select a live cluster to read, by kubectl's flags; the command gets them as `live`."""
 
     @wraps(command)
-    def with_flags(
-        *, kubeconfig: str | None, context: str | None, as_user: str, as_groups: tuple[str, ...], **given: Any
-    ) -> Any:
-        if as_groups and not as_user:
+    def with_flags(**given: Any) -> Any:
+        live = ClusterFlags.of(given)
+        if live.as_groups and not live.as_user:
             raise click.UsageError("--as-group needs --as USER.")
-        live = ClusterFlags(kubeconfig=kubeconfig, context=context, as_user=as_user, as_groups=as_groups)
-        return command(live=live, **given)
+        others = {name: value for name, value in given.items() if name not in live.__struct_fields__}
+        return command(live=live, **others)
 
     return reduce(lambda made, option: option(made), reversed(_OPTIONS), with_flags)
 

@@ -31,6 +31,7 @@ _WHAT_IF = Section(
         ("stowplan survive", "what the loss of each zone or node would cost"),
         ("stowplan what-if --add-nodes 3 --like node-a1", "before and after, side by side"),
         ("stowplan rebalance --goal free-nodes=2", "which pods to move, and where they would go"),
+        ("stowplan check -f cluster.json web.yaml", "whether a change fits, for pull requests"),
     ),
 )
 _RECORDINGS = Section(
@@ -58,7 +59,8 @@ _IN_A_CLUSTER = Section(
     ),
 )
 #: The module of each command. Imported on use: a run needs only one of them.
-_HOMES = {
+HOMES = {
+    "check": "stowplan.app.cli.check:check",
     "completion": "stowplan.app.cli.shell_completion:completion",
     "config": "stowplan.app.cli.config:config",
     "drain": "stowplan.app.cli.drain:drain",
@@ -89,7 +91,7 @@ def _show_version(context: click.Context, _option: click.Parameter, asked: bool)
 
 @click.group(
     cls=Commands,
-    homes=_HOMES,
+    homes=HOMES,
     elsewhere=_ELSEWHERE,
     sections=(_QUESTIONS, _WHAT_IF, _RECORDINGS, _CONFIGURATIONS, _IN_A_CLUSTER),
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -107,13 +109,17 @@ def cli() -> None:
 
 
 def main() -> None:
+    run(cli, "stowplan")
+
+
+def run(program: click.Group, name: str) -> None:
     collect_garbage_less_often()
     replace_missing_streams()
     for stream in (sys.stdout, sys.stderr):
         # Print a replacement for characters that the terminal cannot show, instead of failing.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    cli(prog_name="stowplan")
+    program(prog_name=name)
 
 
 if __name__ == "__main__":

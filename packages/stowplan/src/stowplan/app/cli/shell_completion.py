@@ -105,12 +105,7 @@ def _names(ctx: click.Context, kind: str, *, within: str = "") -> Names:
     files, namespace = given.get("files"), given.get("namespace")
     if files:
         return names_in_files(kind, files, recursive=bool(given.get("recursive")), namespace=namespace)
-    live = ClusterFlags(
-        kubeconfig=given.get("kubeconfig"),
-        context=given.get("context"),
-        as_user=given.get("as_user") or "",
-        as_groups=tuple(given.get("as_groups") or ()),
-    )
+    live = ClusterFlags.of(given)
     return names_in_cluster(kind, live, namespace=namespace, within=within.partition("/")[0] if "/" in within else None)
 
 

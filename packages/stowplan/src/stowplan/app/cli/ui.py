@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from stowplan import __version__
 from stowplan.app.cli.cluster_options import (
-    check_access,
     check_recursive,
+    check_token_file,
     cluster_of,
     cluster_options,
     config_option,
@@ -160,8 +160,6 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
     emulated_version: str | None
     from_scheduler: str | None
     token_file: str | None
-    certificate_authority: str | None
-    insecure_skip_tls_verify: bool
     port: int
     opens: bool
     export: Path | None
@@ -186,9 +184,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
         check_recursive(self.files, recursive=self.recursive)
         if self.export is not None and (self.port or self.opens):
             raise click.UsageError("--export writes a file and serves nothing: give neither --port nor --open.")
-        check_access(
-            self.from_scheduler, self.token_file, self.certificate_authority, insecure=self.insecure_skip_tls_verify
-        )
+        check_token_file(self.token_file, self.from_scheduler)
         of_its_own = (
             self.files
             or self.recordings
@@ -465,13 +461,7 @@ async def _proxy_page(show: _Show, options: _Options, url: str, stop: StopSignal
     from stowplan.app.sources.running_scheduler import SchedulerEndpoint, check_scheduler
 
     stopped = stop.event()
-    endpoint = SchedulerEndpoint(
-        url=url,
-        live=options.live,
-        token_file=options.token_file,
-        certificate_authority=options.certificate_authority,
-        insecure=options.insecure_skip_tls_verify,
-    )
+    endpoint = SchedulerEndpoint.of(url, options.live, options.token_file)
     await check_scheduler(endpoint)
     async with forwarded_page(endpoint) as passed:
         await show.until(stopped, passed.pages(), passed, f"the scheduler at {passed.server}")

@@ -58,16 +58,19 @@ class Commands(click.Group):
         sections: Sequence[Section] = (),
         homes: Mapping[str, str] = _NONE,
         elsewhere: Mapping[str, str] = _NONE,
+        contributions: bool = True,
         **kwargs: Any,
     ) -> None:
         """`homes`: its own commands that are imported lazily, name -> `module:attribute`.
 
         `elsewhere`: commands of other distributions, which may not be installed, name -> distribution.
+        `contributions`: whether installed packages add commands.
         """
         super().__init__(*args, **kwargs)
         self.sections = tuple(sections)
         self._homes = homes
         self._elsewhere = elsewhere
+        self._contributions = contributions
 
     # -- finding commands ----------------------------------------------------------------------------------------------
 
@@ -117,9 +120,12 @@ class Commands(click.Group):
     def _contributed(self, ctx: click.Context) -> ContributedCommands:
         if _CONTRIBUTED not in ctx.meta:
             # Reads the metadata of all installed packages, which most commands do not need.
-            from stowplan.app.command_line.contributed_commands import installed_commands
+            from stowplan.app.command_line.contributed_commands import ContributedCommands, installed_commands
 
-            ctx.meta[_CONTRIBUTED] = installed_commands(taken=self._own_names())
+            taken = self._own_names()
+            ctx.meta[_CONTRIBUTED] = (
+                installed_commands(taken) if self._contributions else ContributedCommands((), taken)
+            )
         found: ContributedCommands = ctx.meta[_CONTRIBUTED]
         return found
 

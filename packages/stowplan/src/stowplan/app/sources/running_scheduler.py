@@ -18,6 +18,7 @@ from typing import Any
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from stowplan import __version__
 from stowplan.app.command_line.error_reporting import InputError
@@ -59,10 +60,26 @@ class SchedulerEndpoint(PlainStruct, frozen=True, kw_only=True):
     url: str
     live: ClusterFlags = ClusterFlags()
     token_file: str | None = None
-    certificate_authority: str | None = None
+    certificate_authority: str = ""
     insecure: bool = False
     #: Whether it should call its extenders.
     extenders: bool = True
+
+    @classmethod
+    def of(
+        cls, url: str, live: ClusterFlags, token_file: str | None = None, *, extenders: bool = True
+    ) -> SchedulerEndpoint:
+        """With --from-scheduler, the flags of trust are about the scheduler: its cluster is read as the kubeconfig
+        says.
+        """
+        return cls(
+            url=url,
+            live=replace(live, certificate_authority="", insecure_skip_tls_verify=False),
+            token_file=token_file,
+            certificate_authority=live.certificate_authority,
+            insecure=live.insecure_skip_tls_verify,
+            extenders=extenders,
+        )
 
 
 async def fetch_pod(endpoint: SchedulerEndpoint, pod: str, *, page: str = "") -> dict[str, Any]:
@@ -269,7 +286,7 @@ def _tls(endpoint: SchedulerEndpoint, credentials: Any, *, known: Connection | N
     if known is not None and known.tls is not None and not (endpoint.certificate_authority or endpoint.insecure):
         return known.tls
     ca = None
-    if endpoint.certificate_authority is not None:
+    if endpoint.certificate_authority:
         ca = FileContent(endpoint.certificate_authority, where="--certificate-authority", clock=time.monotonic)
     if endpoint.insecure:
         click.echo(

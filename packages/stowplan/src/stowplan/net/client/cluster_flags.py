@@ -1,11 +1,12 @@
-"""kubectl's flags that select a cluster and a user: --kubeconfig, --context, --as and --as-group.
+"""kubectl's flags that select a cluster and a user, and those that replace what the kubeconfig says of them.
 
 Commands import this module for their options, so the client is imported when it connects.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.structs import PlainStruct
 
@@ -14,20 +15,44 @@ if TYPE_CHECKING:
 
 
 class ClusterFlags(PlainStruct, frozen=True, kw_only=True):
+    """Unset flags are empty. A field is its flag's name with underscores."""
+
     kubeconfig: str | None = None
     context: str | None = None
-    #: Impersonated, as by kubectl.
+    #: Entries other than those of the context.
+    cluster: str = ""
+    user: str = ""
+    #: Instead of fields of the cluster's entry.
+    server: str = ""
+    tls_server_name: str = ""
+    certificate_authority: str = ""
+    insecure_skip_tls_verify: bool = False
+    #: Instead of fields of the user's entry.
+    token: str = ""
+    client_certificate: str = ""
+    client_key: str = ""
+    #: Impersonated, as by kubectl: --as, --as-uid, --as-group.
     as_user: str = ""
+    as_uid: str = ""
     as_groups: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> ClusterFlags:
+        """Of the values of a command's options, among others."""
+        return cls(**{name: values[name] for name in cls.__struct_fields__ if values.get(name)})
+
     @property
-    def given(self) -> bool:
-        return bool(self.kubeconfig or self.context or self.as_user or self.as_groups)
+    def given(self) -> tuple[str, ...]:
+        """The flags that are set."""
+        values = ((name, getattr(self, name)) for name in self.__struct_fields__)
+        return tuple(_FLAGS.get(name) or f"--{name.replace('_', '-')}" for name, value in values if value)
 
     def connect(self) -> Connection:
         """Raises ClientConfigError."""
         from stowplan.net.client.connection import connect_from_flags
 
-        return connect_from_flags(
-            kubeconfig=self.kubeconfig, context=self.context, as_user=self.as_user, as_groups=self.as_groups
-        )
+        return connect_from_flags(self)
+
+
+#: The flags whose fields have other names.
+_FLAGS = {"as_user": "--as", "as_groups": "--as-group"}

@@ -17,11 +17,12 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from stowplan.net.client.client_errors import ClientConfigError, CredentialsError
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.credentials.kubeconfig import (
     Kubeconfig,
     Selection,
@@ -31,6 +32,7 @@ from stowplan.net.client.credentials.kubeconfig import (
     load_kubeconfigs,
     select,
 )
+from stowplan.net.client.credentials.kubeconfig_overrides import overridden
 from stowplan.net.client.credentials.kubeconfig_validation import check
 from stowplan.net.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.net.client.credentials.user_credentials import Readers, content_of, credentials_of
@@ -99,34 +101,26 @@ class ProcessEnvironment:
         return Readers(environ=self.environ, clock=self.clock, wall_clock=self.wall_clock, is_terminal=self.is_terminal)
 
 
-def connect_from_flags(
-    *,
-    kubeconfig: str | None,
-    master: str | None = None,
-    context: str | None = None,
-    as_user: str = "",
-    as_groups: Sequence[str] = (),
-    environment: ProcessEnvironment | None = None,
-) -> Connection:
-    """Connect as kubectl would, `master` being its --server; raise ClientConfigError."""
-    found = _as_oneself(kubeconfig, master=master, context=context, environment=environment or ProcessEnvironment())
-    if as_groups and not as_user:
-        raise ClientConfigError("--as-group needs --as: groups cannot be impersonated without a user")
-    if not as_user:
+def connect_from_flags(flags: ClusterFlags, environment: ProcessEnvironment | None = None) -> Connection:
+    """Connect as kubectl would; raise ClientConfigError."""
+    found = _as_oneself(flags, environment or ProcessEnvironment())
+    user, others = flags.as_user, (flags.as_uid, *flags.as_groups)
+    if any(others) and not user:
+        raise ClientConfigError("--as-group and --as-uid need --as: groups cannot be impersonated without a user")
+    if not user:
         return found
-    if not all(one.isprintable() for one in (as_user, *as_groups)):
-        raise ClientConfigError("--as, --as-group: names of users and groups have no control characters")
-    return replace(found, credentials=found.credentials.impersonating(as_user, as_groups))
+    if not all(one.isprintable() for one in (user, *others)):
+        raise ClientConfigError("--as, --as-uid, --as-group: names of users and groups have no control characters")
+    return replace(found, credentials=found.credentials.impersonating(user, flags.as_uid, flags.as_groups))
 
 
-def _as_oneself(
-    kubeconfig: str | None, *, master: str | None, context: str | None, environment: ProcessEnvironment
-) -> Connection:
+def _as_oneself(flags: ClusterFlags, environment: ProcessEnvironment) -> Connection:
+    kubeconfig = flags.kubeconfig
     paths = [kubeconfig] if kubeconfig else kubeconfig_paths(environment.environ)
     config = load_kubeconfig(kubeconfig) if kubeconfig else load_kubeconfigs(paths)
-    selection = select(config, context)
-    if selection.context is not None or master:
-        return _from_selection(config, selection, master=master, environment=environment)
+    selection = overridden(select(config, flags.context), config, flags)
+    if selection.cluster is not None or selection.context is not None:
+        return _from_selection(config, selection, server="", environment=environment)
     reason = _not_in_cluster(environment)
     if reason is None and not kubeconfig:
         return _in_cluster(environment)
@@ -153,7 +147,7 @@ def connect_from_scheduler_flags(
     if selection.context is None and not master:
         raise ClientConfigError(_no_current_context(config))
     # Parity: the scheduler always requests uncompressed responses.
-    return _from_selection(config, selection, master=master, environment=environment, disable_compression=True)
+    return _from_selection(config, selection, server=master or "", environment=environment, disable_compression=True)
 
 
 def _no_current_context(config: Kubeconfig) -> str:
@@ -167,16 +161,17 @@ def _from_selection(
     config: Kubeconfig,
     selection: Selection,
     *,
-    master: str | None,
+    server: str,
     environment: ProcessEnvironment,
     disable_compression: bool = False,
 ) -> Connection:
+    """`server`: --master of kube-scheduler."""
     check(selection)
-    server = _server_of(config, selection, master)
+    given, server = server, _server_of(config, selection, server)
     cluster = None if selection.cluster is None else selection.cluster.value
     uncompressed = disable_compression or (cluster is not None and cluster.disable_compression)
     # Parity: the cluster's TLS server name is not used for another server.
-    name = cluster.tls_server_name if cluster is not None and not master else ""
+    name = cluster.tls_server_name if cluster is not None and not given else ""
     tls = _tls(selection, environment, server_name=name) if server.startswith("https:") else None
     readers = environment.readers()
     credentials = credentials_of(selection, readers, server=server, tls=tls, disable_compression=uncompressed)
@@ -195,7 +190,7 @@ def _from_selection(
     )
 
 
-def _server_of(config: Kubeconfig, selection: Selection, master: str | None) -> str:
+def _server_of(config: Kubeconfig, selection: Selection, master: str) -> str:
     if master:
         return server_url(master, where="--master")
     if selection.cluster is None:

@@ -24,7 +24,7 @@ from stowplan.kube.api.policy import Event, EventSeries, Lease, LeaseSpec
 from stowplan.kube.api.port import Unreachable
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.kubernetes_versions import V1_36
-from stowplan.net.client.connection import connect_from_flags
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
 from support.live.scheduler_doubles import FakeApi, FakeOpener, FakeScheduler
@@ -152,7 +152,7 @@ def test_a_name_for_several_profiles(run, kubeconfig, tmp_path):
 @pytest.fixture
 def job(kubeconfig):
     return Job(
-        connection=connect_from_flags(kubeconfig=str(kubeconfig)),
+        connection=ClusterFlags(kubeconfig=str(kubeconfig)).connect(),
         config=load_config(),
         registry=in_tree_registry(),
         features=DEFAULT_FEATURES,

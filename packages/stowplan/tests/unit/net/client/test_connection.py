@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.connection import (
     ClientConfigError,
     ProcessEnvironment,
@@ -64,7 +65,7 @@ class World:
         self.environ |= environ
 
     def kubectl(self, kubeconfig=None, **flags):
-        return connect_from_flags(kubeconfig=kubeconfig, environment=self.environment, **flags)
+        return connect_from_flags(ClusterFlags(kubeconfig=kubeconfig, **flags), self.environment)
 
     def scheduler(self, kubeconfig=None, **flags):
         return connect_from_scheduler_flags(kubeconfig=kubeconfig, environment=self.environment, **flags)
@@ -159,22 +160,78 @@ def test_no_current_context(world, order):
 # --- --master and contexts
 
 
-@pytest.mark.parametrize("order", ["kubectl", "scheduler"])
-def test_master_replaces_the_server_and_tls_server_name(world, order):
+#: The flag for the server's address.
+SERVER_FLAGS = pytest.mark.parametrize(("order", "flag"), [("kubectl", "server"), ("scheduler", "master")])
+
+
+@SERVER_FLAGS
+def test_a_server_replaces_the_entrys_and_its_tls_server_name(world, order, flag):
     cluster = {"server": "https://a", "tls-server-name": "a", "certificate-authority-data": b64(CA.certificate)}
     path = world.file("config", a_kubeconfig(cluster=cluster, user={"token": SECRET}))
-    connection = getattr(world, order)(path, master="https://b:6443/")
+    connection = getattr(world, order)(path, **{flag: "https://b:6443/"})
     assert connection.server == "https://b:6443"
     assert connection.tls.server_name is None
     assert connection.tls.ca.read() == CA.certificate
 
 
-@pytest.mark.parametrize("order", ["kubectl", "scheduler"])
-async def test_master_alone_is_anonymous(world, order):
+@SERVER_FLAGS
+async def test_a_server_alone_is_anonymous(world, order, flag):
     world.a_pod()
-    connection = getattr(world, order)(master="http://127.0.0.1:8080")
+    connection = getattr(world, order)(**{flag: "http://127.0.0.1:8080"})
     assert (connection.server, connection.tls, connection.namespace) == ("http://127.0.0.1:8080", None, "default")
     assert dict(await connection.credentials.headers()) == {}
+
+
+async def test_flags_replace_what_the_entries_say(world):
+    """Of trust and of tokens all, not only the field of the flag's name."""
+    cluster = {"server": "https://a", "certificate-authority-data": b64(b"never looked at")}
+    path = world.file("config", a_kubeconfig(cluster=cluster, user={"tokenFile": "never looked at"}))
+    connection = world.kubectl(path, insecure_skip_tls_verify=True, token="t", tls_server_name="b")
+    assert (connection.server, connection.tls.insecure, connection.tls.server_name) == ("https://a", True, "b")
+    assert dict(await connection.credentials.headers()) == {"Authorization": "Bearer t"}
+    (world.folder / "ca.crt").write_bytes(CA.certificate)
+    connection = world.kubectl(path, certificate_authority=str(world.folder / "ca.crt"), token="t")
+    assert connection.tls.ca.read() == CA.certificate
+
+
+async def test_flags_name_other_entries(world):
+    path = world.file(
+        "config",
+        a_kubeconfig()
+        | {
+            "clusters": [
+                {"name": "c", "cluster": {"server": "https://a"}},
+                {"name": "d", "cluster": {"server": "d:1"}},
+            ],
+            "users": [{"name": "u", "user": {}}, {"name": "v", "user": {"token": "of-v"}}],
+        },
+    )
+    assert world.kubectl(path, cluster="d").server == "http://d:1"
+    connection = world.kubectl(path, user="v", as_user="jane", as_uid="7", as_groups=("ops",))
+    assert dict(await connection.credentials.headers()) == {
+        "Authorization": "Bearer of-v",
+        "Impersonate-User": "jane",
+        "Impersonate-Uid": "7",
+        "Impersonate-Group": "ops",
+    }
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"cluster": "x"}, '--cluster: cluster: cluster "x" was not found in /config; known clusters: "c"'),
+        ({"user": "x"}, '--user: user: user "x" was not found in /config; known users: "u"'),
+        ({"server": "ftp://x"}, "--server: unsupported scheme 'ftp'"),
+        ({"as_uid": "7"}, "--as-group and --as-uid need --as"),
+        ({"as_user": "a\n"}, "have no control characters"),
+        ({"client_certificate": "x"}, "client-key-data or client-key must be specified"),
+    ],
+)
+def test_flags_that_cannot_be(world, flags, message):
+    path = world.file("config", a_kubeconfig(cluster={"server": "https://a"}, user={}))
+    with pytest.raises(ClientConfigError) as caught:
+        world.kubectl(path, **flags)
+    assert message in str(caught.value).replace(str(world.folder), "")
 
 
 def test_a_context_by_name(world):

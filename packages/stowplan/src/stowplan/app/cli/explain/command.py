@@ -192,14 +192,7 @@ def _ask_scheduler(question: Question, options: Options, url: str) -> None:
     from stowplan.app.sources.running_scheduler import SchedulerEndpoint, page_of
     from stowplan.ask.explain.text.tables import write
 
-    endpoint = SchedulerEndpoint(
-        url=url,
-        live=options.live,
-        token_file=options.token_file,
-        certificate_authority=options.certificate_authority,
-        insecure=options.insecure_skip_tls_verify,
-        extenders=not options.no_extenders,
-    )
+    endpoint = SchedulerEndpoint.of(url, options.live, options.token_file, extenders=not options.no_extenders)
     found = run(_fetched(question, options, endpoint))
     if options.as_data:
         write_data(found, options.output)

@@ -51,8 +51,6 @@ class Options(PlainStruct, frozen=True, kw_only=True):
     emulated_version: str | None
     from_scheduler: str | None
     token_file: str | None
-    certificate_authority: str | None
-    insecure_skip_tls_verify: bool
 
     @property
     def as_data(self) -> bool:
@@ -138,7 +136,7 @@ def _check_clusters(options: Options) -> None:
     if options.at is not None and options.recording is None:
         raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
     if options.recording is not None:
-        elsewhere = {"-f": options.files, "-R": options.recursive, **_live(options.live)}
+        elsewhere = {"-f": options.files, "-R": options.recursive, **dict.fromkeys(options.live.given, True)}
         elsewhere |= {"--from-scheduler": options.from_scheduler, "--watch": options.watch}
         _excluded("--recording has a cluster of its own", elsewhere)
 
@@ -158,17 +156,14 @@ def _check_scheduler(options: Options, what: What) -> None:
     }
     _excluded("a scheduler can be asked about one pod or all pending pods", narrower)
     if options.token_file:
-        _excluded("the kubeconfig is not read with --token-file", _live(options.live))
+        of_scheduler = ("--certificate-authority", "--insecure-skip-tls-verify")
+        others = [flag for flag in options.live.given if flag not in of_scheduler]
+        _excluded("the kubeconfig is not read with --token-file", dict.fromkeys(others, True))
 
 
 def _check_cluster(options: Options, what: What) -> None:
     """With files, a recording or a live cluster."""
-    access = {
-        "--token-file": options.token_file,
-        "--certificate-authority": options.certificate_authority,
-        "--insecure-skip-tls-verify": options.insecure_skip_tls_verify,
-    }
-    _excluded("for --from-scheduler only", access)
+    _excluded("for --from-scheduler only", {"--token-file": options.token_file})
     labels = {"-l": options.selector, "--field-selector": options.field_selector}
     if what == "node":
         of_pods = {"-n": options.namespace, **labels, "--exit-code": options.exit_code}
@@ -177,10 +172,6 @@ def _check_cluster(options: Options, what: What) -> None:
         _excluded("a group is asked about, these are about pods", labels)
     if options.watch and (options.files or options.as_data):
         raise click.UsageError("--watch is for a live cluster, and for text: give neither -f nor -o json or yaml.")
-
-
-def _live(live: ClusterFlags) -> dict[str, object]:
-    return {"--kubeconfig": live.kubeconfig, "--context": live.context, "--as": live.as_user}
 
 
 def _excluded(why: str, options: Mapping[str, object]) -> None:

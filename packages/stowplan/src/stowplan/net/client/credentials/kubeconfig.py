@@ -211,8 +211,8 @@ def select(config: Kubeconfig, context: str | None = None) -> Selection:
     found = config.contexts.get(name)
     if found is None:
         raise ClientConfigError(_no_such_context(config, name, asked_for=bool(context)))
-    cluster = _named(config, found, config.clusters, "cluster", found.value.cluster)
-    user = _named(config, found, config.users, "user", found.value.user)
+    cluster = named(config, found.where, config.clusters, "cluster", found.value.cluster)
+    user = named(config, found.where, config.users, "user", found.value.user)
     return Selection(context=found, cluster=cluster, user=user)
 
 
@@ -229,13 +229,14 @@ def _no_such_context(config: Kubeconfig, name: str, *, asked_for: bool) -> str:
     return f"invalid configuration: {where}current-context: {problem}; {known_contexts(config)}"
 
 
-def _named(
-    config: Kubeconfig, context: Entry[Context], entries: Mapping[str, Entry[EntryT]], kind: str, name: str
+def named(
+    config: Kubeconfig, where: str, entries: Mapping[str, Entry[EntryT]], kind: str, name: str
 ) -> Entry[EntryT] | None:
+    """The entry that a context or a flag (`where`) names; raises ClientConfigError."""
     if not name:
         return None
     if name not in entries:
         known = ", ".join(go_quote(known) for known in sorted(entries)) or "none"
         problem = f"{kind}: {kind} {go_quote(name)} was not found in {config.where}; known {kind}s: {known}"
-        raise ClientConfigError(f"invalid configuration: {context.where}: {problem}")
+        raise ClientConfigError(f"invalid configuration: {where}: {problem}")
     return entries[name]

@@ -151,9 +151,10 @@ class UserCredentials:
         self._current: str | None = None
         self._headers = self._built(None)
 
-    def impersonating(self, user: str, groups: Iterable[str]) -> UserCredentials:
+    def impersonating(self, user: str, uid: str, groups: Iterable[str]) -> UserCredentials:
         """The same credentials for requests in the name of another user."""
-        headers = (("Impersonate-User", user), *(("Impersonate-Group", group) for group in groups))
+        of_uid = [("Impersonate-Uid", uid)] if uid else []
+        headers = (("Impersonate-User", user), *of_uid, *(("Impersonate-Group", group) for group in groups))
         return UserCredentials(self._authorization, certificate=self._certificate, impersonation=headers)
 
     async def headers(self) -> MultiMapping[str]:

@@ -1,0 +1,76 @@
+"""A check as text, as annotations of a workflow on GitHub, and as SARIF 2.1.0, which code hosts show at the lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stowplan import __version__
+from stowplan.ask.check.finding_records import ERROR, NOTE, RULES, WARNING, CheckRecord, FindingRecord
+from stowplan.ask.explain.text.tables import Block, Line
+from stowplan.ask.what_if.answer_text import notes_block, table
+from stowplan.scheduler.framework.explanations.formatting import count, listed
+
+_STYLES = {ERROR: "bad", WARNING: "pending", NOTE: "dim"}
+_NODES = 4
+_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_HOME = "https://kubernetes.io/docs/concepts/scheduling-eviction/"
+
+
+def check_page(record: CheckRecord) -> list[Block]:
+    blocks: list[Block] = []
+    for one in record.findings:
+        where = f"{one.file}:{one.line}: " if one.file else ""
+        of = f"{one.object}: " if one.object else ""
+        blocks.append(Line(((one.level, _STYLES[one.level]), (f" {where}{of}{one.message}", ""))))
+        blocks += (Line(f"would help: {text}", indent=2) for text in one.remedies)
+    if record.objects:
+        rows = [(one.object, f"{one.pods:,}", f"{one.pending:,}", _nodes(one.nodes)) for one in record.objects]
+        blocks += [Line(), *table(("OBJECT", "PODS", "PENDING", "NODES"), rows, {1, 2})]
+    errors = sum(1 for one in record.findings if one.level == ERROR)
+    fit = f"{count(sum(one.pods for one in record.objects), 'pod')} of {count(len(record.objects), 'object')} fit"
+    said = (count(errors, "error"), "bad") if errors else (fit, "good")
+    return [*blocks, *notes_block(record.notes), Line(), Line((said,))]
+
+
+def _nodes(nodes: dict[str, int]) -> str:
+    return listed([f"{node} ({pods})" if pods > 1 else node for node, pods in nodes.items()], _NODES)
+
+
+def annotated(record: CheckRecord) -> Iterator[str]:
+    """Workflow commands, a line each."""
+    names = {ERROR: "error", WARNING: "warning", NOTE: "notice"}
+    for one in record.findings:
+        place = f"file={_property(one.file)},line={one.line}," if one.file else ""
+        yield f"::{names[one.level]} {place}title={_property(f'stowplan: {one.rule}')}::{_data(_whole(one))}"
+
+
+def _whole(one: FindingRecord) -> str:
+    of = f"{one.object}: " if one.object else ""
+    helps = "".join(f"\nwould help: {text}" for text in one.remedies)
+    return f"{of}{one.message}{helps}"
+
+
+def _data(text: str) -> str:
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def sarif(record: CheckRecord) -> dict[str, Any]:
+    used = [rule for rule in RULES if any(one.rule == rule for one in record.findings)]
+    rules = [{"id": rule, "shortDescription": {"text": RULES[rule]}, "helpUri": _HOME} for rule in used]
+    driver = {"name": "stowplan", "version": __version__, "informationUri": _HOME, "rules": rules}
+    results = [_result(one, used.index(one.rule)) for one in record.findings]
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
+
+
+def _result(one: FindingRecord, rule: int) -> dict[str, Any]:
+    result = {"ruleId": one.rule, "ruleIndex": rule, "level": one.level, "message": {"text": _whole(one)}}
+    if not one.file:
+        return result
+    uri = one.file.replace("\\", "/").removeprefix("./")
+    place = {"artifactLocation": {"uri": uri}, "region": {"startLine": one.line}}
+    return result | {"locations": [{"physicalLocation": place}]}

@@ -1,0 +1,187 @@
+"""`stowplan check`: findings about changed manifests, with their places, in each form."""
+
+import json
+
+import pytest
+
+from support.what_if.objects import budget, node, owned, pod
+
+HIGH = {
+    "apiVersion": "scheduling.k8s.io/v1",
+    "kind": "PriorityClass",
+    "metadata": {"name": "high"},
+    "value": 1000,
+}
+CLUSTER = (
+    node("a"),
+    node("b"),
+    HIGH,
+    pod("db-0", "3", nodeName="a"),
+    owned(pod("api-0", "3", nodeName="b"), name="api-x"),
+)
+
+WEB = """\
+# Its Service is not read by the scheduler.
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: REPLICAS
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      priorityClassName: "CLASS"
+      containers: [{name: c, image: i, resources: {requests: {cpu: "CPU"}}}]
+"""
+
+
+@pytest.fixture
+def check(run, files, tmp_path, monkeypatch):
+    """Of these files, by name, against these objects."""
+    monkeypatch.chdir(tmp_path)
+
+    def answered(texts, *cluster, output="json"):
+        for name, text in texts.items():
+            (tmp_path / name).write_text(text)
+        return run("check", "-f", files(*(cluster or CLUSTER)), "-o", output, *texts)
+
+    return answered
+
+
+def web(replicas=1, cpu=1, class_name=""):
+    text = WEB.replace("REPLICAS", str(replicas)).replace("CPU", str(cpu))
+    return {
+        "web.yaml": text.replace('      priorityClassName: "CLASS"\n', "")
+        if not class_name
+        else text.replace("CLASS", class_name)
+    }
+
+
+def found(answer):
+    return [(one["level"], one["rule"], f"{one['file']}:{one['line']}") for one in json.loads(answer.out)["findings"]]
+
+
+def test_what_fits(check):
+    answer = check(web(replicas=2))
+    assert (answer.code, found(answer)) == (0, [])
+    [one] = json.loads(answer.out)["objects"]
+    assert one == {
+        "object": "Deployment default/web",
+        "file": "web.yaml",
+        "line": 7,
+        "pods": 2,
+        "pending": 0,
+        "nodes": {"a": 1, "b": 1},
+    }
+
+
+def test_what_does_not_fit_and_what_would_help(check):
+    answer = check(web(replicas=3, cpu=2))
+    assert (answer.code, found(answer)) == (3, [("error", "does-not-fit", "web.yaml:7")])
+    [one] = json.loads(answer.out)["findings"]
+    assert one["message"].startswith("3 of 3 pods get no node: 0/2 nodes are available: 2 Insufficient cpu")
+    assert one["remedies"][0].startswith("request 1 cpu instead of 2 to gain 2 nodes")
+
+
+@pytest.mark.parametrize(
+    ("guard", "rules"),
+    [
+        pytest.param([], ["evicts"], id="no budget"),
+        pytest.param([budget("db", maxUnavailable=0)], ["breaks-budget", "evicts"], id="a budget"),
+        pytest.param([budget("db", allowed=1, maxUnavailable=1)], ["evicts"], id="a budget that allows it"),
+    ],
+)
+def test_what_is_evicted(check, guard, rules):
+    """db-0 has no controller, so that it does not come back."""
+    answer = check(web(cpu=4, class_name="high"), node("a"), HIGH, pod("db-0", "3", nodeName="a"), *guard)
+    assert answer.code == 3
+    assert found(answer) == [("error", rule, "web.yaml:7") for rule in rules]
+    assert "default/db-0 (no controller recreates it)" in answer.out
+
+
+def test_the_evicted_go_elsewhere(check):
+    placed = owned(pod("api-0", "3", nodeName="a"), name="api-x")
+    answer = check(web(cpu=4, class_name="high"), node("a"), node("b", "3"), HIGH, placed)
+    assert (answer.code, found(answer)) == (0, [("warning", "evicts", "web.yaml:7")])
+    assert "default/api-0 (goes to b)" in answer.out
+
+
+def test_whose_room_is_taken(check):
+    answer = check(web(class_name="high"), node("a", "1"), HIGH, pod("waits"))
+    assert (answer.code, found(answer)) == (0, [("warning", "takes-room", "web.yaml:7")])
+
+
+def test_quotas(check):
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}}
+    answer = check(web(replicas=2), *CLUSTER, quota)
+    assert (answer.code, found(answer)) == (3, [("error", "over-quota", "web.yaml:7")])
+
+
+def test_other_files_are_passed_over_and_wrong_ones_found(check):
+    texts = {
+        "template.yaml": "a: {{ .Values.b }}\n",
+        "values.yaml": "replicas: 3\n",
+        "broken.yaml": "a: [\n",
+        "wrong.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: 3}\n",
+        **web(replicas=3),
+    }
+    answer = check(texts)
+    assert answer.code == 3
+    assert found(answer) == [
+        ("error", "unreadable", "broken.yaml:2"),
+        ("error", "unreadable", "wrong.yaml:1"),
+        ("error", "does-not-fit", "web.yaml:7"),
+    ]
+    notes = json.loads(answer.out)["notes"]
+    assert [note.partition(":")[0] for note in notes if "passed over" in note] == ["template.yaml", "values.yaml"]
+
+
+def test_items_of_a_list_have_their_lines(check):
+    spec = "spec: {nodeSelector: {a: b}, containers: [{name: c, image: i}]}"
+    item = f"- {{apiVersion: v1, kind: Pod, metadata: {{name: NAME}}, {spec}}}"
+    text = "\n".join(["apiVersion: v1", "kind: List", "items:", item.replace("NAME", "x"), item.replace("NAME", "w")])
+    assert found(check({"list.yaml": text})) == [("error", "does-not-fit", f"list.yaml:{line}") for line in (4, 5)]
+
+
+def test_pods_of_other_schedulers_are_only_noted(check):
+    text = web()["web.yaml"].replace(
+        "    spec:\n      containers", "    spec:\n      schedulerName: other\n      containers"
+    )
+    assert found(check({"web.yaml": text})) == [("note", "not-scheduled", "web.yaml:7")]
+
+
+def test_annotations_of_a_workflow(check):
+    answer = check(web(cpu=2), output="github")
+    [line] = answer.out.splitlines()
+    assert line.startswith(
+        "::error file=web.yaml,line=7,title=stowplan%3A does-not-fit::Deployment default/web: 1 of 1"
+    )
+    assert "%0Awould help: " in line
+
+
+def test_sarif(check):
+    answer = check(web(replicas=3), output="sarif")
+    document = json.loads(answer.out)
+    [ran] = document["runs"]
+    assert [rule["id"] for rule in ran["tool"]["driver"]["rules"]] == ["does-not-fit"]
+    [result] = ran["results"]
+    assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("does-not-fit", 0, "error")
+    place = result["locations"][0]["physicalLocation"]
+    assert place == {"artifactLocation": {"uri": "web.yaml"}, "region": {"startLine": 7}}
+
+
+def test_text(check):
+    answer = check(web(replicas=3), output="text")
+    assert answer.out.startswith("error web.yaml:7: Deployment default/web: 1 of 3 pods get no node: ")
+    assert answer.out.endswith("\n1 error\n")
+    assert check(web(replicas=2), output="text").out.endswith("\n2 pods of 1 object fit\n")
+
+
+def test_without_manifests(run):
+    assert "Name the manifests to check" in run("check").err
