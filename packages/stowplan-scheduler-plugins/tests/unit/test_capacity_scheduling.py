@@ -1,6 +1,7 @@
 """Quotas: who may borrow, who has to give back, and to whom."""
 
 import stowplan
+from stowplan.ask.what_if.fit import fit
 from stowplan.testing import a_node, a_pod
 
 CONFIG = {
@@ -81,3 +82,8 @@ def test_a_pod_that_never_preempts_is_not_eligible():
     full = a_cpu("p0", "a", "4").on("n1").obj()
     verdict = cluster(*TEAMS, full).explain(a_cpu("p", "b").preemption_policy("Never").obj())
     assert verdict.preemption.ineligible_reason == "not eligible due to preemptionPolicy=Never."
+
+
+def test_no_more_pods_fit_than_the_quota_allows():
+    found = fit(cluster(quota("a", "3"), a_cpu("p", "a").obj()), "a/p")
+    assert (found.fits, [limit.plugin for limit in found.limited_by]) == (3, ["CapacityScheduling"])

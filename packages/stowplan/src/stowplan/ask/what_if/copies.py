@@ -111,6 +111,9 @@ def most_room_for(cluster: Cluster, info: PodInfo) -> Ints | None:
 def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
     if _claims_devices(framework, state, info) or framework.handle.extenders():
         return False
+    if not all(type(plugin).__module__.startswith(_IN_TREE) for plugin in framework.pre_filter):
+        # It may count pods, as quotas do.
+        return False
     return all(map(_judges_nodes_alone, framework.active_filters(state)))
 
 
