@@ -24,7 +24,7 @@ from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.groups.group_trials import end_of_run, quorum_of, reserves_nothing
+from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, schedule_pod
 from stowplan.scheduler.framework.cycle_state import CycleState

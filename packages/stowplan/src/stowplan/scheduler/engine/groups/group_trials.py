@@ -2,7 +2,6 @@
 
     GroupTrials      the placements of a group, tried one after the other; trees of groups: `tree_trials`
     PlacementTrial   the pods of the group in one placement, each on the state that those before it leave
-    EqualPods        equal pods of the group, decided together
     GroupTrial       the result, as plain values
 
 Whether the group can be scheduled is told by Permit or by PlacementFeasible, depending on the version
@@ -16,10 +15,7 @@ A trial may have to wait (`decision.cycle_steps`). No transaction is open meanwh
 replayed afterwards, pod by pod. If the cluster has changed, each pod that had a node must still fit there; if one does
 not, the trial restarts. A replay costs as many reservations as pods were placed before, for each wait.
 
-For equal pods that share an evaluation and reserve nothing, the next pod's node can be computed without assuming the
-pods before it (`evaluation/batch_placement.py`). What is told of each follows from the number of the group's pods that
-have nodes by then. So a gang of a thousand equal pods costs little more per rack than its first pod. Anything that
-cannot be decided this way is tried pod by pod.
+Equal pods are decided together where that is exact (`equal_pods`).
 
 Upstream: the pod group's algorithms in pkg/scheduler/schedule_one_podgroup.go, which block while waiting;
 docs/reference/behaviour.md, Pod groups.
@@ -29,30 +25,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.group_trees import is_composite
-from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
+from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.context import Reporter
 from stowplan.scheduler.engine.decision.algorithm import NodeSubset, SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps, Needs
 from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE, Decision
+from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.engine.groups.group_progress import Progress, progress_of, rejected
 from stowplan.scheduler.engine.schedule_one import Failure, failure_of, reserve, schedule_pod
-from stowplan.scheduler.framework.boundary import Ended, Raised, call, declares, nothing, resume
+from stowplan.scheduler.framework.boundary import Ended, Raised, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan
 from stowplan.scheduler.framework.extender import ClusterChangedError
 from stowplan.scheduler.framework.interface import Placement, PodGroupAssignments, PodGroupInfo, ProposedAssignment
 from stowplan.scheduler.framework.requests import Outcome
-from stowplan.scheduler.framework.runtime.binding import run_permit, run_unreserve
+from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.placements import (
     run_placement_generate,
@@ -336,108 +331,6 @@ def best_placement(
     best = [i for i, score in enumerate(scores) if score.total == most]
     random = framework.handle.random
     return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
-
-
-class JointDecisions(PlainStruct, eq=False):
-    """Decisions for the first of some equal pods, all of which get a node."""
-
-    decisions: list[Decision] = field(default_factory=list)
-    #: How many of them, counted from the first, would have to wait on Permit, and with which status.
-    waiting: int = 0
-    wait: Status | None = None
-
-
-@mypyc_attr(allow_interpreted_subclasses=True)
-class EqualPods:
-    """Finds equal pods in a group, and decides for them; within one trial's transaction."""
-
-    def __init__(self, algorithm: SchedulingAlgorithm, *, permits: bool) -> None:
-        self._permits = permits
-        self._algorithm = algorithm
-        self._cluster = algorithm.cluster
-        #: Of the last group tried: (first of a run, profile, the cluster's version) -> end of the run.
-        self._pods: Sequence[QueuedPod] = ()
-        self._ends: dict[Any, int] = {}
-
-    def end(self, framework: Framework, pods: Sequence[QueuedPod], first: int) -> int:
-        """The end of the run of equal pods that starts here. Called with the same `pods` for each placement."""
-        if pods is not self._pods:
-            self._pods, self._ends = pods, {}
-        key = first, framework.profile_name, self._cluster.version
-        end = self._ends.get(key)
-        if end is None:
-            end = self._ends[key] = end_of_run(framework, [queued.pod for queued in pods], first)
-        return end
-
-    def decided(self, framework: Framework, pods: Sequence[PodInfo], within: NodeSubset | None) -> JointDecisions:
-        """Decide for as many of these equal pods of a group as possible together, or for none."""
-        if len(pods) < 2 or not reserves_nothing(framework, pods):
-            return JointDecisions()
-        quorum = quorum_of(framework, pods[0]) if self._permits else 0
-        if quorum is None:
-            return JointDecisions()
-        placed = self._cluster.pod_groups.scheduled(group_key(pods[0].pod))
-        # If a plugin raises, the first pod that is tried by itself gets it as its error.
-        batch = partial(self._algorithm.schedule_batch, within=within)
-        decided = call(batch, framework, pods, check=None, failed=nothing)
-        if decided is None:
-            return JointDecisions()
-        result = JointDecisions(decided)
-        result.waiting = max(0, min(len(result.decisions), quorum - placed - 1))
-        if result.waiting:
-            first = result.decisions[0]
-            assert first.state is not None
-            result.wait, _ = run_permit(framework, first.state.clone(), first.pod, first.node_name)
-        self._observe(framework, result)
-        return result
-
-    def rejected(
-        self, framework: Framework, like: Decision, pods: Sequence[PodInfo], within: NodeSubset | None
-    ) -> list[Decision]:
-        """The rejections of pods that are equal to one that was just rejected; none if each has to be tried."""
-        return self._algorithm.reject_equal(framework, like, pods, within=within)
-
-    def _observe(self, framework: Framework, result: JointDecisions) -> None:
-        """Count plugins that did not run per pod as if they had."""
-        if framework.metrics is None:
-            return
-        points, pods = framework.metrics.points, len(result.decisions)
-        for point in ("Reserve", "Unreserve"):
-            points[point].took(0.0, runs=pods)
-        if not self._permits:
-            return
-        points["Permit"].took(0.0, Code.Wait, runs=max(0, result.waiting - 1))
-        points["Permit"].took(0.0, runs=pods - result.waiting)
-
-
-def end_of_run(framework: Framework, pods: Sequence[PodInfo], first: int) -> int:
-    """The end of the run of pods that share an evaluation with the first, in the current cluster."""
-    template, signature = pods[first].shape.template, framework.signature(pods[first])
-    end = first + 1
-    if signature is not None:
-        while end < len(pods) and pods[end].shape.template is template and framework.signature(pods[end]) == signature:
-            end += 1
-    return end
-
-
-def reserves_nothing(framework: Framework, pods: Sequence[PodInfo]) -> bool:
-    """Whether Reserve has nothing to do for any of these pods."""
-    shapes = {pod.shape for pod in pods}
-    return all(
-        declares(plugin.ignores, shape, at=("Ignores", plugin)) for plugin in framework.reserve for shape in shapes
-    )
-
-
-def quorum_of(framework: Framework, pod: PodInfo) -> int | None:
-    """The number of pods with nodes from which Permit approves the group; None if unknown."""
-    found = 0
-    for plugin in framework.permit:
-        quorum = call(plugin.quorum, pod, check=None, failed=nothing, at=("Quorum", plugin))
-        if quorum is None or (quorum and found):
-            # With two plugins the status changes when the first one approves.
-            return None
-        found = max(found, quorum)
-    return found
 
 
 class _PlacedPod(PlainStruct, eq=False):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import stowplan
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.engine.evaluation import sampling
-from stowplan.scheduler.engine.groups.group_trials import EqualPods
+from stowplan.scheduler.engine.groups.equal_pods import EqualPods
 from stowplan.scheduler.framework.interface import PermitPlugin, ReservePlugin
 from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
