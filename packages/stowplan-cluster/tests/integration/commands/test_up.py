@@ -218,11 +218,14 @@ def test_the_configuration_reaches_the_scheduler(tmp_path):
 @pytest.mark.parametrize(
     ("options", "version", "groups"),
     [
-        ((), "v1.37.0+stowplan", "v1beta1"),
-        (("--kubernetes-version=1.36",), "v1.36.0+stowplan", "v1alpha2"),
-        pytest.param(("--emulated-version=1.36",), "v1.36.0+stowplan", "v1alpha2", id="that of its scheduler"),
+        ((), "v1.37.0+stowplan", ["v1beta1", "v1alpha3"]),
+        (("--kubernetes-version=1.36",), "v1.36.0+stowplan", ["v1alpha2"]),
+        pytest.param(("--emulated-version=1.36",), "v1.36.0+stowplan", ["v1alpha2"], id="that of its scheduler"),
         pytest.param(
-            ("--kubernetes-version=1.37", "--emulated-version=1.36"), "v1.37.0+stowplan", "v1beta1", id="both"
+            ("--kubernetes-version=1.37", "--emulated-version=1.36"),
+            "v1.37.0+stowplan",
+            ["v1beta1", "v1alpha3"],
+            id="both",
         ),
     ],
 )
@@ -230,7 +233,7 @@ def test_the_version_of_its_server(tmp_path, options, version, groups):
     with up(tmp_path, *options) as (_, client, _):
         assert client("/version")["gitVersion"] == version
         served = [one["version"] for one in client("/apis/scheduling.k8s.io")["versions"]]
-        assert served == ["v1", groups]
+        assert served == ["v1", *groups]
         assert client("/openapi/v3/api/v1")["info"]["version"] == version.partition("+")[0]
 
 

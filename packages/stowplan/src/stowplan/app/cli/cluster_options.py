@@ -234,9 +234,8 @@ def _cluster_of(
     from stowplan.app.sources.cluster_source import ClusterSource
 
     if files and live.given:
-        raise click.UsageError(
-            f"-f reads files, {', '.join(live.given)} selects a live cluster: give one or the other."
-        )
+        given = ", ".join(live.given)
+        raise click.UsageError(f"-f reads files, and these select a live cluster: {given}; give one or the other.")
     check_recursive(files, recursive=recursive)
     if files:
         return ClusterSource.of_files(files, config, plugins, recursive=recursive, version=version, in_full=in_full)

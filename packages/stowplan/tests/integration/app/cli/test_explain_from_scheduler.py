@@ -230,7 +230,7 @@ class TestWhatIf:
 
     def test_access_is_for_a_scheduler(self, token):
         ran = CliRunner().invoke(cli, ["survive", "--token-file", str(token)], prog_name="stowplan")
-        assert (ran.exit_code, "need --from-scheduler" in ran.output) == (2, True)
+        assert (ran.exit_code, "--token-file is for --from-scheduler" in ran.output) == (2, True)
 
 
 def test_text_and_json_of_a_node(tmp_path, token, ca):
@@ -339,7 +339,10 @@ def test_terminal_control_characters_are_removed(tmp_path, token, ca):
             "-n, -l: a scheduler can be asked about one pod or all pending pods",
         ),
         (["--token-file", "TOKEN"], "--token-file: for --from-scheduler only"),
-        (["--insecure-skip-tls-verify", "-f", "x"], "--insecure-skip-tls-verify: for --from-scheduler only"),
+        (
+            ["--insecure-skip-tls-verify", "-f", "x"],
+            "and these select a live cluster: --insecure-skip-tls-verify;",
+        ),
     ],
 )
 def test_invalid_usage(token, args, words):

@@ -342,8 +342,8 @@ async def test_impersonation(against):
     ("args", "message"),
     [
         (("--as-group", "dev"), "--as-group needs --as USER."),
-        (("--as", "a\nb"), "--as, --as-group: names of users and groups have no control characters"),
-        (("--as", "ada", "-f", "x"), "-f reads files; --kubeconfig, --context and --as select a live cluster"),
+        (("--as", "a\nb"), "--as-group: names of users and groups have no control characters"),
+        (("--as", "ada", "-f", "x"), "-f reads files, and these select a live cluster: --kubeconfig, --as;"),
     ],
 )
 async def test_impersonation_of_nobody(against, args, message):

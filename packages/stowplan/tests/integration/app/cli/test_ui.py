@@ -96,7 +96,7 @@ def test_it_serves_until_it_is_stopped(files):
         (("--simulation", "x", "--config", "y"), "another configuration for one recording"),
         (("--recording", "x", "--recording", "y", "--at", "2026-11-20T12:03"), "--at is for a moment of a recording"),
         (("--recording", "x", "--recording", "y", "--simulation", "z"), "two are shown side by side, no more"),
-        (("--token-file", "x"), "need --from-scheduler"),
+        (("--token-file", "x"), "--token-file is for --from-scheduler"),
         (("--from-scheduler", "https://x", "-f", "y"), "a scheduler that has its own cluster"),
         (("--from-scheduler", "http://127.0.0.1:1", "--token-file", "/dev/null"), "a scheduler's port is HTTPS"),
         (("--from-scheduler", "unix:"), "unix: needs the path of a scheduler's socket"),
