@@ -240,7 +240,7 @@ async def test_preemptors_of_different_priorities(seed):
     assert set(died.values()) == set(placed.values()), "victims on a node without a preemptor"
 
 
-async def test_five_hundred_preemptors():
-    placed, died = await crowd(250, 500, grace=30)
+async def test_two_hundred_preemptors():
+    placed, died = await crowd(100, 200, grace=30)
     assert all(placed.values())
-    assert len(died) == 1000
+    assert len(died) == 400

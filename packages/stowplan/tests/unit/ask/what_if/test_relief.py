@@ -32,7 +32,7 @@ def groups_of(cluster):
 MIXED = st.lists(st.tuples(st.integers(1, 8), st.booleans(), st.booleans(), st.booleans()), min_size=1, max_size=4)
 
 
-@examples(60)
+@examples(30)
 @given(MIXED, PODS)
 # What helps both pods is not among the first suggestions for the smaller one.
 @example([(1, True, False, True)] * 2 + [(1, True, True, False), (3, False, False, False)], [(1, "ssd"), (2, "ssd")])
@@ -187,7 +187,7 @@ def carried_out(record, objects, *, nodes_less=0):
 def test_each_suggestion_places_what_it_says_once_it_is_carried_out():
     kinds = set()
 
-    @examples(150)
+    @examples(80)
     @given(NODES, MEMBERS, st.integers(1, 5), st.booleans())
     @example([(2, "a", False, False)], [(2, ""), (2, "")], 2, False)
     def agrees(nodes, members, gang, topology):

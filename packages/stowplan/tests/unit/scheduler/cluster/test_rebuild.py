@@ -13,7 +13,7 @@ from support.scheduling.worlds import MOMENTS, ZONE, state_of, struct
 
 @pytest.mark.slow
 class TestChanges(Changes.TestCase):
-    settings = settings(max_examples=times(60), stateful_step_count=50)
+    settings = settings(max_examples=times(40), stateful_step_count=50)
 
 
 def test_growth_beyond_the_first_capacity():

@@ -154,7 +154,7 @@ CHANGES = ("delete", "bring back", "touch", "start", "terminate", "budget", "nom
 
 
 def test_cached_results_equal_a_full_evaluation():
-    @examples(120)
+    @examples(60)
     @given(
         st.lists(st.sampled_from(KINDS), min_size=1, max_size=3),
         st.lists(st.tuples(st.sampled_from(CHANGES), st.integers(0, 20)), min_size=1, max_size=12),

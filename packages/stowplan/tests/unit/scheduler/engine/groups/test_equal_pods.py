@@ -220,7 +220,7 @@ def _few_are_enough(monkeypatch):
 @pytest.mark.usefixtures("_few_are_enough")
 @pytest.mark.parametrize("version", ["1.36", "1.37"])
 def test_together_has_the_same_result_as_one_by_one(version):
-    @examples(150)
+    @examples(60)
     @given(scenarios)
     def agrees(drawn):
         cluster, other = scenario(drawn, version), scenario(drawn, version)
