@@ -66,7 +66,7 @@ class _Questions(Commands):
 )
 @click.version_option(__version__, message=f"{_PROGRAM} %(version)s (decides as kube-scheduler {DEFAULT_VERSION})")
 def cli() -> None:
-    """Ask what the scheduler of a cluster decides, and why; nothing is changed there.
+    """Ask what the scheduler of a cluster decides, and why; only `rebalance --apply` changes anything there.
 
     The flags of kubectl that select a cluster and a user (kubectl options) stand after the command.
     """

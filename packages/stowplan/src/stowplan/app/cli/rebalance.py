@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
 
 
-@click.command(epilog=EXIT_CODES, short_help="Which running pods to move, and where they would go; evicts no pods.")
+@click.command(epilog=EXIT_CODES, short_help="Which running pods to move, and where they would go; --apply moves them.")
 @click.option(
     "--goal",
     metavar=_GOALS,
