@@ -35,7 +35,7 @@ def check(*, manifests: tuple[str, ...], output: str, **source: Any) -> None:
 
     The cluster is a live one or, with -f, a file of `stowplan dump`, as a pipeline has it that may not reach the
     cluster. The manifests are applied to it as by `kubectl apply`, together; everything else stays. Nothing is changed
-    anywhere. Files without objects, and templates, are passed over.
+    anywhere. Files without objects, and templates, are passed over; of folders, all files are checked.
 
     \b
     Examples:

@@ -16,7 +16,7 @@ import yaml
 
 from stowplan.ask.check.finding_records import ERROR, WARNING, FindingRecord
 from stowplan.ask.loading.object_files import LoadedFiles, objects_of_files
-from stowplan.kube.api.file_documents import UnreadableError, documents_of
+from stowplan.kube.api.file_documents import UnreadableError, documents_of, manifest_files
 from stowplan.kube.api.manifest_files import LoadError, Source, load_manifests
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.yaml_text import HostileYamlError, StrictLoader, composed
@@ -45,13 +45,14 @@ def read_changed(paths: Sequence[str], beside: Sequence[ApiStruct]) -> ChangedFi
     """`beside`: the objects of the cluster."""
     findings: list[FindingRecord] = []
     kept = []
+    paths, lines = [*_files_of(paths)], _Lines()
     for path in paths:
         try:
             kept += [path] if _has_objects(Path(path).read_bytes()) else []
         except OSError as error:
-            findings.append(_unreadable(f"{path}: {error.strerror or error}", path))
+            findings.append(_unreadable(f"{path}: {error.strerror or error}", paths, lines))
         except UnreadableError as error:
-            findings.append(_unreadable(f"{path}: {error}", path))
+            findings.append(_unreadable(f"{path}: {error}", paths, lines))
     wrong = {one.file for one in findings}
     notes = [f"{path}: passed over, it has no objects" for path in paths if path not in kept and path not in wrong]
     loaded = LoadedFiles((), ())
@@ -60,18 +61,27 @@ def read_changed(paths: Sequence[str], beside: Sequence[ApiStruct]) -> ChangedFi
             loaded = objects_of_files(kept, beside=beside)
             break
         except LoadError as error:
-            refused = [_unreadable(text, *kept) for text in error.errors]
+            refused = [_unreadable(text, kept, lines) for text in error.errors]
             findings += refused
             files = {one.file for one in refused}
             # A problem that is of no file is of all.
             kept = [path for path in kept if path not in files] if files & set(kept) else []
     for said in loaded.notes:
-        placed = _finding(WARNING, "about-manifest", said, kept)
+        placed = _finding(WARNING, "about-manifest", said, kept, lines)
         if placed.file:
             findings.append(placed)
         else:
             notes.append(said)
-    return ChangedFiles(loaded, dict(_places(kept)), tuple(findings), tuple(notes))
+    return ChangedFiles(loaded, dict(_places(kept, lines)), tuple(findings), tuple(notes))
+
+
+def _files_of(paths: Sequence[str]) -> Iterator[str]:
+    """The files of folders instead of these; what is no folder stays."""
+    for path in paths:
+        if Path(path).is_dir():
+            yield from map(str, manifest_files(Path(path), recursive=True).files)
+        else:
+            yield path
 
 
 def _has_objects(data: bytes) -> bool:
@@ -87,11 +97,11 @@ def _is_object(document: Any) -> bool:
     return isinstance(document, dict) and all(isinstance(document.get(name), str) for name in ("apiVersion", "kind"))
 
 
-def _unreadable(text: str, *files: str) -> FindingRecord:
-    return _finding(ERROR, "unreadable", text, files)
+def _unreadable(text: str, files: Sequence[str], lines: _Lines) -> FindingRecord:
+    return _finding(ERROR, "unreadable", text, files, lines)
 
 
-def _finding(level: str, rule: str, text: str, files: Sequence[str]) -> FindingRecord:
+def _finding(level: str, rule: str, text: str, files: Sequence[str], lines: _Lines) -> FindingRecord:
     """At the place with which the text begins."""
     found = _PLACE.match(text)
     if found is None or found["file"] not in files:
@@ -99,16 +109,15 @@ def _finding(level: str, rule: str, text: str, files: Sequence[str]) -> FindingR
     file, message = found["file"], text[found.end() :]
     if found["document"]:
         items = tuple(int(number) for number in re.findall(r"\d+", found["items"]))
-        line = _Lines(file).of(Source(file, int(found["document"]), items))
+        line = lines.of(Source(file, int(found["document"]), items))
     else:
         said = _LINE.match(message)
         line = int(said[1]) if said else 1
     return FindingRecord(level=level, rule=rule, message=message, file=file, line=line)
 
 
-def _places(paths: Sequence[str]) -> Iterator[tuple[tuple[str, str, str], Place]]:
+def _places(paths: Sequence[str], lines: _Lines) -> Iterator[tuple[tuple[str, str, str], Place]]:
     for path in paths:
-        lines = _Lines(path)
         for source, raw in load_manifests([path]):
             metadata = raw["metadata"]
             key = (raw["kind"], metadata.get("namespace") or "default", metadata.get("name") or "")
@@ -116,22 +125,29 @@ def _places(paths: Sequence[str]) -> Iterator[tuple[tuple[str, str, str], Place]
 
 
 class _Lines:
-    """The lines on which the objects of a file begin."""
+    """The lines on which the objects of files begin; each file is parsed once."""
 
-    def __init__(self, path: str) -> None:
-        try:
-            text = Path(path).read_bytes().decode("utf-8-sig")
-            self._roots = [node for _, node in composed(text, StrictLoader)]
-        except (OSError, UnicodeDecodeError, yaml.YAMLError, HostileYamlError):
-            self._roots = []
+    def __init__(self) -> None:
+        self._roots: dict[str, list[yaml.Node]] = {}
 
     def of(self, source: Source) -> int:
-        if not 1 <= source.document <= len(self._roots):
+        if source.file not in self._roots:
+            self._roots[source.file] = _roots_of(source.file)
+        roots = self._roots[source.file]
+        if not 1 <= source.document <= len(roots):
             return 1
-        node = self._roots[source.document - 1]
+        node = roots[source.document - 1]
         for item in source.items:
             node = _item(node, item) or node
         return int(node.start_mark.line) + 1
+
+
+def _roots_of(path: str) -> list[yaml.Node]:
+    try:
+        text = Path(path).read_bytes().decode("utf-8-sig")
+        return [node for _, node in composed(text, StrictLoader)]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, HostileYamlError):
+        return []
 
 
 def _item(node: yaml.Node, number: int) -> yaml.Node | None:

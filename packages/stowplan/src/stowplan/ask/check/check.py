@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from stowplan.ask.check.changed_files import ChangedFiles, Place
 from stowplan.ask.check.finding_records import ERROR, NOTE, WARNING, CheckedRecord, CheckRecord, FindingRecord
 from stowplan.ask.loading.workloads import belongs_to, workload_of
-from stowplan.ask.offline import Cluster
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.what_if.answer_records import WhatIfRecord
 from stowplan.ask.what_if.before_and_after import what_if
 from stowplan.ask.what_if.budgets import Budgets
@@ -68,8 +69,7 @@ class _After:
     """Looks at the cluster after the change; the first look is at that before."""
 
     def __init__(self, put: Put) -> None:
-        alone = [obj for obj in put.objects if isinstance(obj, Pod) and workload_of(obj) is None]
-        self._pods: list[_Name] = [("Pod", one.metadata.namespace or "default", one.metadata.name) for one in alone]
+        self._pods = [_name_of(pod) for pod in _alone(put)]
         self._workloads = put.workloads
         self._looks = 0
         self.objects: list[_Object] = []
@@ -78,13 +78,25 @@ class _After:
         self._looks += 1
         if self._looks == 2:
             self.objects = [_judged(cluster, name, pods_of(cluster.state, *name)) for name in self._workloads]
-            self.objects += (_judged(cluster, name, _pods_named(cluster, name)) for name in self._pods)
+            found = ((name, _known(cluster, name)) for name in self._pods)
+            self.objects += (_judged(cluster, name, [info]) for name, info in found if info is not None)
 
 
-def _pods_named(cluster: Cluster, name: _Name) -> list[PodInfo]:
+def _alone(put: Put) -> list[Pod]:
+    """The pods of the change that belong to no workload."""
+    return [obj for obj in put.objects if isinstance(obj, Pod) and workload_of(obj) is None]
+
+
+def _name_of(pod: Pod) -> _Name:
+    return "Pod", pod.metadata.namespace or "default", pod.metadata.name
+
+
+def _known(cluster: Cluster, name: _Name) -> PodInfo | None:
+    """A pod of the cluster; None if there is none, or it has finished."""
     _, namespace, pod = name
-    everybody = (*cluster.state.placed_pods(), *cluster.state.pending.values())
-    return [info for info in everybody if info.key == f"{namespace}/{pod}"]
+    with suppress(ClusterError):
+        return cluster.pod(f"{namespace}/{pod}")
+    return None
 
 
 def _judged(cluster: Cluster, name: _Name, infos: Sequence[PodInfo]) -> _Object:
@@ -132,12 +144,20 @@ class _Asked(PlainStruct, frozen=True):
         return self._finding(ERROR, "does-not-fit", one.name, what, one.remedies)
 
     def about_quotas(self, quotas: Sequence[Mapping[str, Any]]) -> Iterator[FindingRecord]:
+        # In one go: they share their quotas.
+        for limit in quota_limits(self.cluster, quotas, self._new_pods()):
+            yield self._finding(ERROR, "over-quota", self._object_of(limit.pod), limit.text)
+
+    def _new_pods(self) -> Iterator[tuple[Pod, int]]:
+        """Pods, and how many more of each there will be."""
         for name in self.put.workloads:
-            kind, namespace, workload = name
             mine = [one for one in self.put.objects if isinstance(one, Pod) and _is_of(one, name)]
-            more = len(mine) - len(pods_of(self.cluster.state, kind, namespace, workload))
-            for limit in quota_limits(self.cluster, quotas, [(mine[0], more)] if more > 0 else []):
-                yield self._finding(ERROR, "over-quota", name, limit.text)
+            more = len(mine) - len(pods_of(self.cluster.state, *name))
+            if more > 0:
+                yield mine[0], more
+        for pod in _alone(self.put):
+            if _known(self.cluster, _name_of(pod)) is None:
+                yield pod, 1
 
     def about_others(self, record: WhatIfRecord) -> Iterator[FindingRecord]:
         there = {info.key: info for info in self.cluster.state.placed_pods()}
@@ -168,16 +188,21 @@ class _Asked(PlainStruct, frozen=True):
 
     def _is_changed(self, info: PodInfo | None) -> bool:
         """Whether a pod is one that the change replaces."""
-        return info is not None and any(_is_of(info.pod, name) for name in self.put.workloads)
+        if info is None:
+            return False
+        replaced = any(_name_of(pod) == _name_of(info.pod) for pod in _alone(self.put))
+        return replaced or any(_is_of(info.pod, name) for name in self.put.workloads)
 
     def _first(self) -> _Name | None:
         """The object whose pods have the highest priority: it is they who evict others."""
         pods = [one for one in self.put.objects if isinstance(one, Pod)]
         if not pods:
             return None
-        first = max(pods, key=lambda pod: pod.spec.priority or 0)
-        of = next((name for name in self.put.workloads if _is_of(first, name)), None)
-        return of or ("Pod", first.metadata.namespace or "default", first.metadata.name)
+        return self._object_of(max(pods, key=lambda pod: pod.spec.priority or 0))
+
+    def _object_of(self, pod: Pod) -> _Name:
+        """The workload of a pod in the change, or the pod itself."""
+        return next((name for name in self.put.workloads if _is_of(pod, name)), None) or _name_of(pod)
 
     def _place(self, name: _Name) -> Place:
         return self.changed.places.get(name, Place("", 0))

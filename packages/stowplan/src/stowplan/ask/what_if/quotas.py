@@ -26,6 +26,8 @@ class QuotaLimit(PlainStruct, frozen=True):
 
     allowed: int
     text: str
+    #: The one of the wanted pods that it is about.
+    pod: Pod
 
 
 def quota_limits(
@@ -74,4 +76,4 @@ def _counted(cluster: Cluster, quota: Mapping[str, Any]) -> CountedQuota:
 def _limit(pod: Pod, allowed: int, more: int, quota: CountedQuota, why: str) -> QuotaLimit:
     name = " ".join(workload_of(pod) or ("pod", pod.metadata.name))
     whose = f"the quota {quota.name} of namespace {pod.metadata.namespace or 'default'}"
-    return QuotaLimit(allowed, f"{whose} allows only {allowed:,} of {more:,} more like {name} ({why})")
+    return QuotaLimit(allowed, f"{whose} allows only {allowed:,} of {more:,} more like {name} ({why})", pod)

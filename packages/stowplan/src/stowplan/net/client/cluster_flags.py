@@ -47,6 +47,10 @@ class ClusterFlags(PlainStruct, frozen=True, kw_only=True):
         values = ((name, getattr(self, name)) for name in self.__struct_fields__)
         return tuple(_FLAGS.get(name) or f"--{name.replace('_', '-')}" for name, value in values if value)
 
+    def __repr__(self) -> str:
+        # Without values: one is a token.
+        return f"ClusterFlags({', '.join(self.given)})"
+
     def connect(self) -> Connection:
         """Raises ClientConfigError."""
         from stowplan.net.client.connection import connect_from_flags

@@ -48,7 +48,8 @@ def check(run, files, tmp_path, monkeypatch):
 
     def answered(texts, *cluster, output="json"):
         for name, text in texts.items():
-            (tmp_path / name).write_text(text)
+            if text is not None:
+                (tmp_path / name).write_text(text)
         return run("check", "-f", files(*(cluster or CLUSTER)), "-o", output, *texts)
 
     return answered
@@ -121,6 +122,26 @@ def test_quotas(check):
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}}
     answer = check(web(replicas=2), *CLUSTER, quota)
     assert (answer.code, found(answer)) == (3, [("error", "over-quota", "web.yaml:7")])
+
+
+def test_what_is_new_shares_a_quota(check):
+    """Workloads and pods of their own alike."""
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "3"}}}
+    answer = check({**web(), "pod.yaml": json.dumps(pod("alone", "100m"))}, *CLUSTER, quota)
+    assert found(answer) == [("error", "over-quota", "pod.yaml:1")]
+
+
+def test_a_pod_that_is_replaced_is_not_evicted(check):
+    moved = pod("db-0", "1", nodeSelector={"kubernetes.io/hostname": "b"})
+    answer = check({"db.yaml": json.dumps(moved)})
+    assert (answer.code, found(answer)) == (0, [])
+    assert json.loads(answer.out)["objects"][0]["nodes"] == {"b": 1}
+
+
+def test_folders(check, tmp_path):
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "web.yaml").write_text(web(replicas=3)["web.yaml"])
+    assert found(check({"deploy": None})) == [("error", "does-not-fit", "deploy/web.yaml:7")]
 
 
 def test_other_files_are_passed_over_and_wrong_ones_found(check):

@@ -194,6 +194,10 @@ async def test_flags_replace_what_the_entries_say(world):
     assert connection.tls.ca.read() == CA.certificate
 
 
+def test_a_token_is_not_shown():
+    assert repr(ClusterFlags(token=SECRET, as_user="jane")) == "ClusterFlags(--token, --as)"
+
+
 async def test_flags_name_other_entries(world):
     path = world.file(
         "config",
