@@ -127,15 +127,16 @@ class LabelColumns:
     def __init__(self) -> None:
         self._columns: dict[str, LabelColumn] = {}
 
-    def column(self, key: str, capacity: int, labels: Iterable[dict[str, str] | None]) -> LabelColumn:
-        """The column of a key; `labels` (row by row) fills it when it is created."""
-        column = self._columns.get(key)
-        if column is None:
-            self._drop_absent()
-            column = self._columns[key] = LabelColumn(key, capacity)
-            for row, of_node in enumerate(labels):
-                if of_node is not None and key in of_node:
-                    column.set(row, of_node[key])
+    def get(self, key: str) -> LabelColumn | None:
+        return self._columns.get(key)
+
+    def create(self, key: str, capacity: int, labels: Iterable[dict[str, str] | None]) -> LabelColumn:
+        """The new column of a key; `labels` has those of each row's node."""
+        self._drop_absent()
+        column = self._columns[key] = LabelColumn(key, capacity)
+        for row, of_node in enumerate(labels):
+            if of_node is not None and key in of_node:
+                column.set(row, of_node[key])
         return column
 
     def _drop_absent(self) -> None:

@@ -311,7 +311,11 @@ class NodeTable:
     # -- what plugins read --------------------------------------------------------------------------------------------
 
     def label(self, key: str) -> LabelColumn:
-        return self._labels.column(key, self.capacity, (None if n is None else n.metadata.labels for n in self.nodes))
+        column = self._labels.get(key)
+        if column is None:
+            labels = [None if node is None else node.metadata.labels for node in self.nodes]
+            column = self._labels.create(key, self.capacity, labels)
+        return column
 
     def memo(self, key: Hashable, compute: Callable[[], Any]) -> Any:
         """A value that depends on node objects alone; recomputed only after one of them changed."""

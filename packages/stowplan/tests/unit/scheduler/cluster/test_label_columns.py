@@ -37,8 +37,8 @@ def test_a_column_has_no_more_codes_than_current_values(changes):
 
 def test_a_column_is_created_on_first_use_and_kept_up_to_date():
     columns = LabelColumns()
-    column = columns.column("k", 2, [{"k": "a"}, None])
-    assert columns.column("k", 2, []) is column
+    column = columns.create("k", 2, [{"k": "a"}, None])
+    assert columns.get("k") is column
     columns.set_row(1, {"k": "a", "other": "x"})
     assert column.codes.tolist() == [column.code("a")] * 2
     assert not column.unique
@@ -51,10 +51,10 @@ def test_a_column_is_created_on_first_use_and_kept_up_to_date():
 def test_columns_of_labels_that_no_node_has_do_not_pile_up():
     """Pods may each select a label of their own, such as the name of a job."""
     columns = LabelColumns()
-    kept = columns.column("zone", 2, [{"zone": "a"}, None])
+    kept = columns.create("zone", 2, [{"zone": "a"}, None])
     for number in range(2000):
-        columns.column(f"job-{number}", 2, [{"zone": "a"}, None])
+        columns.create(f"job-{number}", 2, [{"zone": "a"}, None])
         assert len(columns._columns) <= 300
-    assert columns.column("zone", 2, []) is kept
-    first = columns.column("job-0", 2, [{"job-0": "x"}, None])
+    assert columns.get("zone") is kept
+    first = columns.create("job-0", 2, [{"job-0": "x"}, None])
     assert first.codes.tolist() == [first.code("x"), 0]
