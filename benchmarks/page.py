@@ -32,7 +32,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.decode import decode_object
-from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.process_tuning import collect_garbage_less_often
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.testing import a_node, a_pod
 from stowplan.ui.event_stream import Broadcaster, PlanStreams

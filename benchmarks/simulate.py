@@ -20,7 +20,7 @@ from typing import Any
 import shapes
 import virtual_time
 
-from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.process_tuning import collect_garbage_less_often
 from stowplan_lab.simulation.simulate import simulate_scenario
 
 GROUPS = 10

@@ -33,7 +33,7 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.kube.metrics.registry import MetricsRegistry
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.process_tuning import collect_garbage_less_often
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.framework.requests import Create

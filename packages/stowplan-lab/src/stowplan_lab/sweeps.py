@@ -23,7 +23,7 @@ from multiprocessing import get_context, parent_process
 from typing import Any, Generic, Protocol, TypeVar
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.process_tuning import collect_garbage_less_often
 
 __all__ = ["Dask", "Processes", "Workers", "WorkersError"]
 

@@ -11,7 +11,7 @@ import signal
 from importlib import import_module
 from types import FrameType
 
-from stowplan.kube.timing.garbage import collect_no_garbage_yet
+from stowplan.kube.timing.process_tuning import prepare_for_imports
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -25,7 +25,7 @@ def kubectl_plugin() -> None:
 
 
 def _run(module: str) -> None:
-    collect_no_garbage_yet()
+    prepare_for_imports()
     # Signals that the parent ignores, as nohup and shells do for background jobs, stay ignored.
     before = {number: signal.getsignal(number) for number in _SIGNALS}
     taken = [number for number, handler in before.items() if handler is not signal.SIG_IGN]

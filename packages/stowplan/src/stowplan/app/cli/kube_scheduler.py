@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from stowplan.app.command_line.stop_signals import stop_signals
-from stowplan.kube.timing.garbage import collect_no_garbage_yet
+from stowplan.kube.timing.process_tuning import prepare_for_imports
 
 if TYPE_CHECKING:
     from stowplan.app.daemon.process import ClusterConnector
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def main(arguments: Sequence[str] | None = None, *, opener: ClusterConnector | None = None) -> int:
     """Run the command and return its exit code; `opener` connects to the cluster, None: over HTTP."""
-    collect_no_garbage_yet()
+    prepare_for_imports()
     with stop_signals() as stop:
         from stowplan.app.command_line.standard_streams import discard_unwritable_output, replace_missing_streams
         from stowplan.app.daemon.command import command

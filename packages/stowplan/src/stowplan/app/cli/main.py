@@ -11,7 +11,7 @@ from stowplan.app.command_line.commands import Commands, Section
 from stowplan.app.command_line.standard_streams import replace_missing_streams
 from stowplan.kube import compiled
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
-from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.process_tuning import collect_garbage_less_often
 
 _QUESTIONS = Section(
     "Where would my pods go, and why?",

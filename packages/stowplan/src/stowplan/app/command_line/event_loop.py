@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from stowplan.kube.klog import get_logger
-from stowplan.kube.timing.garbage import collect_garbage_less_often
+from stowplan.kube.timing.process_tuning import collect_garbage_less_often
 
 T = TypeVar("T")
 

@@ -64,7 +64,7 @@ class Handshakes:
 
 def _step(tls: SSL.Connection) -> SSL.Error | None:
     """A raised error would stay in the future, and refer to the connection through its traceback: a cycle that keeps
-    all that a client has sent until the next garbage collection, which is rare (`timing/garbage.py`)."""
+    all that a client has sent until the next garbage collection, which is rare (`timing/process_tuning.py`)."""
     try:
         tls.do_handshake()
     except SSL.Error as error:

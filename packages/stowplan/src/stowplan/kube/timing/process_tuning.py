@@ -1,4 +1,4 @@
-"""Tune Python's garbage collection.
+"""Tune a process of ours: Python's garbage collection, and NumPy's threads.
 
 A scheduler keeps very many objects, hardly any of them in cycles. Collecting at Python's default rate costs 3 % of a
 simulation, a tenth of a create in the embedded API, and a seventh of the start of `kube-scheduler`: modules are never
@@ -8,11 +8,15 @@ garbage.
 from __future__ import annotations
 
 import gc
+import os
 
 
-def collect_no_garbage_yet() -> None:
+def prepare_for_imports() -> None:
     """Call this before slow imports; `collect_garbage_less_often` ends it."""
     gc.disable()
+    # As NumPy is loaded, its OpenBLAS starts a thread for each core, which spins for a while: 40 ms of CPU on two
+    # cores. Nothing here multiplies matrices.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 def collect_garbage_less_often() -> None:
