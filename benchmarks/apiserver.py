@@ -31,7 +31,7 @@ import msgspec
 import yaml
 
 from stowplan_cluster.apiserver.api_server import ApiServer
-from stowplan_cluster.apiserver.stages import Stages
+from stowplan_cluster.apiserver.registry import Stages
 
 NAMESPACE = "bench"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

@@ -19,7 +19,7 @@ from stowplan.kube.api.types import Pod
 from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from stowplan_cluster.controllers.controller_manager import workload_controllers
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
-from stowplan_cluster.reconcile.completion_indexes import COMPLETION_INDEX
+from stowplan_cluster.reconcile.jobs import COMPLETION_INDEX
 from stowplan_cluster.reconcile.kubelet import Containers
 from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
 from support.live.controller_cluster import START

@@ -24,10 +24,9 @@ from stowplan_cluster.apiserver.journal import Journal
 from stowplan_cluster.apiserver.metadata import Names
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.quota_usage import QuotaUsage
-from stowplan_cluster.apiserver.registry import Options, Registry
+from stowplan_cluster.apiserver.registry import ALL_STAGES, Options, Registry, Stages
 from stowplan_cluster.apiserver.resources import served_in
 from stowplan_cluster.apiserver.selection import kept_fields
-from stowplan_cluster.apiserver.stages import ALL_STAGES, Stages
 from stowplan_cluster.apiserver.store import Event, Store
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")

@@ -17,10 +17,10 @@ from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.policy import PodDisruptionBudget
 from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion, check_preconditions, options_of
-from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true, metadata_of, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.schema import conform, struct_named
+from stowplan_cluster.apiserver.selection import compiled
 from stowplan_cluster.apiserver.store import Stored
 
 _REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."

@@ -12,7 +12,7 @@ Upstream: k8s.io/apiserver/pkg/endpoints/handlers, pkg/registry/generic/registry
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import field
@@ -48,10 +48,34 @@ from stowplan_cluster.apiserver.warnings import warnings_of_create, warnings_of_
 if TYPE_CHECKING:
     from stowplan_cluster.apiserver.admission import Admission
     from stowplan_cluster.apiserver.quota_usage import QuotaUsage
-    from stowplan_cluster.apiserver.stages import Stages
 
-    #: Updates managedFields of `new`: (old, new, subresource).
     _Record = Callable[[JsonObject | None, JsonObject, str], None]
+
+
+_NAMES = {"admission": "admission", "managed-fields": "managed_fields", "validation": "validation"}
+
+
+class Stages(PlainStruct, frozen=True, kw_only=True):
+    #: Without it, no admission plugin runs: pods get no priority from their class and no default tolerations,
+    #: claims no default storage class, and namespaces need not exist.
+    admission: bool = True
+    #: Without it, managedFields are maintained only for objects that use server-side apply.
+    managed_fields: bool = True
+    #: Without it, any object with the right types is stored, without warnings. CustomResourceDefinitions are validated
+    #: nevertheless, as the server relies on them.
+    validation: bool = True
+
+    @classmethod
+    def without(cls, names: Collection[str]) -> Stages:
+        """All stages but these; raise ValueError for an unknown name."""
+        unknown = sorted(set(names) - _NAMES.keys())
+        if unknown:
+            raise ValueError(f"no stage is called {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+        return cls(**{_NAMES[name]: False for name in names})
+
+
+ALL_STAGES = Stages()
+
 
 PatchKind = Literal["json", "merge", "strategic", "apply"]
 

@@ -6,11 +6,11 @@ Upstream: pkg/registry/apps/deployment/storage (ScaleREST), apiextensions-apiser
 from __future__ import annotations
 
 from stowplan.kube.api.api_errors import INVALID, BadRequest, FieldError, NotFound, invalid
-from stowplan_cluster.apiserver.label_selectors import format_selector
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of, value_at
 from stowplan_cluster.apiserver.registry import Options, Registry
 from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.schema import conform, struct_named
+from stowplan_cluster.apiserver.selection import format_selector
 from stowplan_cluster.apiserver.store import Stored
 
 API_VERSION = "autoscaling/v1"

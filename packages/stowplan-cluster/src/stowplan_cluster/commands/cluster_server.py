@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from stowplan_cluster.apiserver.api_server import ApiServer
-    from stowplan_cluster.apiserver.stages import Stages
+    from stowplan_cluster.apiserver.registry import Stages
     from stowplan_cluster.controllers.loop import Loop
     from stowplan_cluster.controllers.nodes.cluster_autoscaler import ClusterAutoscaler
     from stowplan_cluster.controllers.nodes.node_groups import ScaledGroup
@@ -95,7 +95,7 @@ def _server(options: ClusterOptions) -> Iterator[ApiServer]:
 
 
 def _stages(options: ClusterOptions) -> Stages:
-    from stowplan_cluster.apiserver.stages import Stages
+    from stowplan_cluster.apiserver.registry import Stages
 
     try:
         return Stages.without(_listed(options.without))

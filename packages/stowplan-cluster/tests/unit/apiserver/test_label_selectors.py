@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api.label_selectors import SelectorError
-from stowplan_cluster.apiserver.label_selectors import compiled, format_selector
-from stowplan_cluster.apiserver.selection import label_selector_of
+from stowplan_cluster.apiserver.selection import compiled, format_selector, label_selector_of
 
 KEYS = st.sampled_from(("a", "in", "example.com/b", "not-in"))
 VALUES = st.lists(st.sampled_from(("", "x", "in", "y.z")), min_size=1, max_size=3)

@@ -10,8 +10,7 @@ from stowplan.kube.api.api_errors import AlreadyExists, BadRequest, Conflict, In
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.types import Pod
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
-from stowplan_cluster.apiserver.registry import Options
-from stowplan_cluster.apiserver.stages import ALL_STAGES, Stages
+from stowplan_cluster.apiserver.registry import ALL_STAGES, Options, Stages
 from support.api import manifests
 from support.api.embedded import Api
 from support.examples import examples

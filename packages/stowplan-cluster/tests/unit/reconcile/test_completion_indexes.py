@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stowplan_cluster.reconcile.completion_indexes import Indexes, format_indexes, parse_indexes
+from stowplan_cluster.reconcile.jobs import Indexes, format_indexes, parse_indexes
 
 
 @pytest.mark.parametrize(

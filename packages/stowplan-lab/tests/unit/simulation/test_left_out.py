@@ -1,4 +1,4 @@
-from stowplan_lab.simulation.report.left_out import LEFT_OUT
+from stowplan_lab.simulation.report.simulation_report import LEFT_OUT
 from support.paths import ROOT
 
 

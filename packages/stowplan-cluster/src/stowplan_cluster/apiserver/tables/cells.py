@@ -13,8 +13,8 @@ from typing import Any
 
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.structs import PlainStruct
-from stowplan_cluster.apiserver.label_selectors import format_selector
 from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.selection import format_selector
 
 # Format ages and durations for table cells, with two or three significant figures.
 #

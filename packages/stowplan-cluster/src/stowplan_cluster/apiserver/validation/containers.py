@@ -14,7 +14,7 @@ from stowplan_cluster.apiserver.validation.downward_api import (
     check_resource_reference,
 )
 from stowplan_cluster.apiserver.validation.field_errors import Errors
-from stowplan_cluster.apiserver.validation.paths import check_descending_path, check_no_backsteps
+from stowplan_cluster.apiserver.validation.names import check_descending_path, check_no_backsteps
 from stowplan_cluster.apiserver.validation.probes import PROBES, check_lifecycle, check_probes
 from stowplan_cluster.apiserver.validation.resources import check_container_resource_name, check_requirements
 from stowplan_cluster.apiserver.validation.security import check_container_security

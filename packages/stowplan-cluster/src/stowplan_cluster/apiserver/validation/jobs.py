@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from msgspec.structs import replace
 
 from stowplan.kube.api.cron_schedules import parse_schedule
-from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import JsonObject, is_true
+from stowplan_cluster.apiserver.selection import compiled
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import OMITTED, Errors, same
-from stowplan_cluster.apiserver.validation.paths import check_domain_prefixed_path
+from stowplan_cluster.apiserver.validation.names import check_domain_prefixed_path
 from stowplan_cluster.apiserver.validation.pods import check_pod_template
 from stowplan_cluster.apiserver.validation.selectors import check_label_selector
 

@@ -1,9 +1,10 @@
-"""Name formats: each rule takes a string and returns the errors.
+"""Formats of names and paths: each rule takes a string and returns the errors.
 
 Rules for label keys and values are in `stowplan.kube.api.labels`. Those limits are in bytes, these in characters, and
 the messages say so.
 
-Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go.
+Upstream: k8s.io/apimachinery/pkg/util/validation/validation.go; pkg/apis/core/validation
+(validateLocalDescendingPath and its neighbours).
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from stowplan.kube.api.labels import dns1123_subdomain_errors
+from stowplan_cluster.apiserver.objects import JsonObject
+from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import Errors
 
 NameRule = Callable[[str], tuple[str, ...]]
@@ -267,3 +270,47 @@ def parse(text: str) -> Precedence | None:
     # Numeric identifiers sort before alphanumeric ones.
     before = tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in parts)
     return int(match[1]), int(match[2]), int(match[3]), not before, before
+
+
+_MODES = "must be a number between 0 and 0777 (octal), both inclusive"
+
+
+def check_domain_prefixed_path(errors: Errors, path: str, value: str) -> None:
+    host, _, rest = value.partition("/")
+    if not value:
+        errors.required(path)
+    elif not host or not rest:
+        errors.invalid(path, value, 'must be a domain-prefixed path (such as "acme.io/foo")')
+    else:
+        errors.check_texts(path, host, names.dns_subdomain(host))
+        errors.check_texts(path, rest, names.http_path(rest))
+
+
+def check_no_backsteps(errors: Errors, path: str, target: str) -> None:
+    if ".." in target.split("/"):
+        errors.invalid(path, target, "must not contain '..'")
+
+
+def check_descending_path(errors: Errors, path: str, target: str) -> None:
+    if target.startswith("/"):
+        errors.invalid(path, target, "must be a relative path")
+    check_no_backsteps(errors, path, target)
+
+
+def check_non_reserved_path(errors: Errors, path: str, target: str) -> None:
+    check_descending_path(errors, path, target)
+    if target.startswith("..") and not target.startswith("../"):
+        errors.invalid(path, target, "must not start with '..'")
+
+
+def check_mode(errors: Errors, path: str, mode: int | None) -> None:
+    if mode is not None and not 0 <= mode <= 0o777:
+        errors.invalid(path, mode, _MODES)
+
+
+def check_key_paths(errors: Errors, path: str, items: list[JsonObject] | None) -> None:
+    for index, item in enumerate(items or ()):
+        at = f"{path}[{index}]"
+        errors.check_required_fields(at, item, ("key", "path"))
+        check_non_reserved_path(errors, f"{at}.path", item.get("path", ""))
+        check_mode(errors, f"{at}.mode", item.get("mode"))

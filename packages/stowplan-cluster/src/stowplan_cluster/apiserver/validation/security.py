@@ -11,7 +11,7 @@ import re
 
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation.field_errors import Errors, between
-from stowplan_cluster.apiserver.validation.paths import check_descending_path
+from stowplan_cluster.apiserver.validation.names import check_descending_path
 
 _MAX_ID = 2**31 - 1
 _MAX_PROFILE = 4095

@@ -18,7 +18,7 @@ from stowplan_cluster.apiserver.validation.downward_api import (
 )
 from stowplan_cluster.apiserver.validation.field_errors import Errors
 from stowplan_cluster.apiserver.validation.metadata import check_template_metadata
-from stowplan_cluster.apiserver.validation.paths import (
+from stowplan_cluster.apiserver.validation.names import (
     check_key_paths,
     check_mode,
     check_no_backsteps,

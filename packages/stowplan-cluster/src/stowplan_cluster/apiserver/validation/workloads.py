@@ -7,8 +7,8 @@ Upstream: pkg/apis/apps/validation, pkg/apis/core/validation (ReplicationControl
 
 from __future__ import annotations
 
-from stowplan_cluster.apiserver.label_selectors import compiled
 from stowplan_cluster.apiserver.objects import JsonObject, equal
+from stowplan_cluster.apiserver.selection import compiled
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.claims import check_claim_spec
 from stowplan_cluster.apiserver.validation.field_errors import IMMUTABLE, NOT_NEGATIVE, Errors, same

@@ -24,28 +24,26 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     new_pod,
     subject_of,
 )
-from stowplan_cluster.reconcile.completion_indexes import (
-    COMPLETION_INDEX,
-    Indexes,
-    format_indexes,
-    index_of,
-    parse_indexes,
-)
 from stowplan_cluster.reconcile.jobs import (
     COMPLETE,
+    COMPLETION_INDEX,
     FINAL,
     INDEXED,
     JOB_FAILED,
     NO_FAILURES,
     Ended,
     Failures,
+    Indexes,
     Pods,
     Progress,
     Step,
     Verdict,
     counts_when_terminating,
     events_of,
+    format_indexes,
+    index_of,
     next_step,
+    parse_indexes,
 )
 from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, finished_at
 from stowplan_cluster.reconcile.views import JOBS, Job, Key

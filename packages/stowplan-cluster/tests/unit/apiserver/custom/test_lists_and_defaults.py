@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan_cluster.apiserver.custom.object_checks import list_errors
-from stowplan_cluster.apiserver.custom.structural import apply_schema_defaults
+from stowplan_cluster.apiserver.custom_resources import apply_schema_defaults
 
 SET = {"type": "array", "x-kubernetes-list-type": "set", "items": {}}
 MAP = {

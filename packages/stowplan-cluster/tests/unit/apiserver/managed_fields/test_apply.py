@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from stowplan.kube.api.api_errors import ApiError, BadRequest, Conflict
 from stowplan_cluster.apiserver.managed_fields import apply, record_update
+from stowplan_cluster.apiserver.managed_fields.applying import LAST_APPLIED
 from stowplan_cluster.apiserver.managed_fields.field_sets import path_text, paths
-from stowplan_cluster.apiserver.managed_fields.last_applied import LAST_APPLIED
 from stowplan_cluster.apiserver.schema import struct_named
 from stowplan_cluster.apiserver.schema.type_model import MAP, SET, ListType, MapType, Scalar, Struct
 

@@ -19,8 +19,7 @@ from stowplan_cluster.reconcile.cron_jobs import Active, Child, History, job_nam
 from stowplan_cluster.reconcile.jobs import FAILURE_TARGET, FINAL
 from stowplan_cluster.reconcile.views import CronJob
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.jobs import JobController
-from stowplan_lab.simulation.workloads.looks import Looks
+from stowplan_lab.simulation.workloads.jobs import JobController, Looks
 from stowplan_lab.simulation.workloads.owners import Template
 
 

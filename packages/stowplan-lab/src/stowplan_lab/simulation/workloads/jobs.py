@@ -9,19 +9,22 @@ Upstream: pkg/controller/job.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from sys import maxsize
 from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.types import Pod
-from stowplan_cluster.reconcile.completion_indexes import COMPLETION_INDEX, Indexes
 from stowplan_cluster.reconcile.jobs import (
+    COMPLETION_INDEX,
     FAILURE_TARGET,
     INDEXED,
     ON_FAILURE,
     Ended,
+    Indexes,
     Pods,
     Progress,
     Step,
@@ -33,7 +36,6 @@ from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_cluster.reconcile.views import Job
 from stowplan_lab.simulation.results.ledger import DELETED, Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
-from stowplan_lab.simulation.workloads.looks import Looks
 from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, Template, named_pod
 from stowplan_lab.simulation.workloads.runs import Runs
 
@@ -236,3 +238,46 @@ def _indexed(pod: Pod, index: int) -> Pod:
     metadata, about = pod.metadata, {COMPLETION_INDEX: str(index)}
     labels, annotations = {**metadata.labels, **about}, {**metadata.annotations, **about}
     return replace(pod, metadata=replace(metadata, labels=labels, annotations=annotations))
+
+
+#: The shortest wait: the time is in seconds since 1970, and a shorter one would not advance it.
+_SHORTEST = 1e-6
+
+
+class Looks:
+    def __init__(self, context: SimulationContext, reconcile: Callable[[], object]) -> None:
+        self._context = context
+        self._reconcile = reconcile
+        self._is_due = self._ended = False
+        self._at: float | None = None
+
+    def soon(self) -> None:
+        """Something has happened."""
+        if not self._is_due and not self._ended:
+            self._is_due = True
+            time = self._context.time
+            time.at(time.now + self._context.models.controller_delay, Call(self._look))
+
+    def after(self, seconds: float | None) -> None:
+        """When that much time has passed; None: only after a change."""
+        if seconds is None:
+            self._at = None
+            return
+        at = self._context.time.now + max(seconds, _SHORTEST)
+        if self._at is None or abs(at - self._at) > _SHORTEST:
+            self._at = at
+            self._context.time.at(at, Call(partial(self._time_out, at)))
+
+    def end(self) -> None:
+        """Never again."""
+        self._ended = True
+
+    def _look(self) -> None:
+        self._is_due = False
+        if not self._ended:
+            self._reconcile()
+
+    def _time_out(self, at: float) -> None:
+        if self._at == at and not self._ended:
+            self._at = None
+            self._reconcile()

@@ -9,8 +9,7 @@ import click
 
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.flags.flag_set import FlagError
-from stowplan.app.command_line.flags.gates import gates_of
-from stowplan.app.command_line.flags.versions import version_errors, versions_of
+from stowplan.app.command_line.flags.gates import gates_of, version_errors, versions_of
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION
 

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.flag_set import CommandLine, FlagError, FlagSet
-from stowplan.app.command_line.flags.gates import Gates, gates_of
+from stowplan.app.command_line.flags.gates import Gates, gates_of, versions_of
 from stowplan.app.command_line.flags.option_errors import option_errors, serving_errors
 from stowplan.app.command_line.flags.overrides import check_unvalidated, log_option_errors, log_settings, with_flags
 from stowplan.app.command_line.flags.retired import (
@@ -32,7 +32,6 @@ from stowplan.app.command_line.flags.retired import (
     selects_plugins,
 )
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.app.command_line.flags.versions import versions_of
 from stowplan.app.command_line.standard_streams import answer, print_to_stderr
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
 from stowplan.kube.api.field_errors import aggregate, go_quote

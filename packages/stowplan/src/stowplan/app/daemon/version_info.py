@@ -8,7 +8,7 @@ from msgspec.structs import asdict
 
 from stowplan import __version__
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
-from stowplan.app.command_line.flags.versions import Versions
+from stowplan.app.command_line.flags.gates import Versions
 from stowplan.kube import compiled
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions

@@ -2,23 +2,29 @@
 
 Like a CSI driver's provisioner, once the binder has set the provisioner annotation on a claim: it creates a volume of
 the requested size, reserved for that claim, and accessible only from the topology of the selected node, or with
-Immediate from one of its choice (`stowplan.kube.api.topologies`): then it waits for a node that the class allows.
+Immediate from one of its choice: then it waits for a node that the class allows. The keys of a topology are those that
+the driver lists in the node's CSINode, those of the class's allowedTopologies, or the zone.
+
+For its choice it iterates over the existing topologies, as the CSI provisioner does, by the claim's name and the number
+at its end, so that the claims of a StatefulSet are spread evenly.
 
 Released volumes with reclaim policy Delete are deleted, including those created by others.
 
 Left out: data sources, storage quotas, failures other than a node that is missing or not allowed.
 
-Upstream: sigs.k8s.io/sig-storage-lib-external-provisioner, kubernetes-csi/external-provisioner.
+Upstream: sigs.k8s.io/sig-storage-lib-external-provisioner, kubernetes-csi/external-provisioner
+(topology.go).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
+from zlib import crc32
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from stowplan.kube.api.affinity import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, TopologySelectorTerm
 from stowplan.kube.api.meta import ApiStruct, ObjectMeta, reference_to
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.storage import (
@@ -29,7 +35,6 @@ from stowplan.kube.api.storage import (
     StorageClass,
     VolumeNodeAffinity,
 )
-from stowplan.kube.api.topologies import immediate_topology, is_allowed, topology_of
 from stowplan.kube.api.types import Node
 from stowplan.kube.api.volumes import CSIPersistentVolumeSource
 from stowplan.kube.claims.annotations import PROVISIONED_BY, SELECTED_NODE, STORAGE_PROVISIONER
@@ -197,3 +202,59 @@ def _reclaim(volume: PersistentVolume) -> Effects:
 
 def _name_for(claim: PersistentVolumeClaim) -> str:
     return f"pvc-{claim.metadata.uid or claim.metadata.name}"
+
+
+Labels = Mapping[str, str]
+#: The CSINode of a node, if it has one.
+CSINodeOf = Callable[[str], CSINode | None]
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+def topology_of(node: str, labels: Labels, csi_node_of: CSINodeOf, storage_class: StorageClass) -> dict[str, str]:
+    """The topology of a volume that is created for a node; {}: it is accessible from everywhere."""
+    keys = _keys(node, labels, csi_node_of, storage_class)
+    return {key: labels[key] for key in keys if key in labels}
+
+
+def is_allowed(labels: Labels, storage_class: StorageClass) -> bool:
+    """Whether a node is in the allowed topologies of the class."""
+    return not storage_class.allowed_topologies or _term_of(labels, storage_class) is not None
+
+
+def immediate_topology(
+    claim_name: str, nodes: Iterable[tuple[str, Labels]], csi_node_of: CSINodeOf, storage_class: StorageClass
+) -> dict[str, str] | None:
+    """The topology of a volume that is created without a selected node; None: no node is in an allowed one."""
+    found = {
+        tuple(topology_of(name, labels, csi_node_of, storage_class).items())
+        for name, labels in nodes
+        if is_allowed(labels, storage_class)
+    }
+    # Nodes without the labels are no topology of their own.
+    choices = sorted(found - {()}) or [()]
+    return dict(choices[_turn(claim_name) % len(choices)]) if found else None
+
+
+def _keys(node: str, labels: Labels, csi_node_of: CSINodeOf, storage_class: StorageClass) -> Iterable[str]:
+    csi_node = csi_node_of(node)
+    for driver in () if csi_node is None else csi_node.spec.drivers:
+        if driver.name == storage_class.provisioner and driver.topology_keys:
+            return driver.topology_keys
+    term = _term_of(labels, storage_class)
+    return [ZONE] if term is None else [one.key for one in term.match_label_expressions]
+
+
+def _term_of(labels: Labels, storage_class: StorageClass) -> TopologySelectorTerm | None:
+    """The first of the allowed topologies that has a node with these labels."""
+    for term in storage_class.allowed_topologies:
+        if all(labels.get(one.key) in one.values for one in term.match_label_expressions):
+            return term
+    return None
+
+
+def _turn(claim_name: str) -> int:
+    name, dash, number = claim_name.rpartition("-")
+    if not dash or not (number.isascii() and number.isdecimal()):
+        return crc32(claim_name.encode())
+    return crc32(name.encode()) + int(number)

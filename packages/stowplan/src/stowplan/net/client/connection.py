@@ -30,9 +30,9 @@ from stowplan.net.client.credentials.kubeconfig import (
     kubeconfig_paths,
     load_kubeconfig,
     load_kubeconfigs,
+    overridden,
     select,
 )
-from stowplan.net.client.credentials.kubeconfig_overrides import overridden
 from stowplan.net.client.credentials.kubeconfig_validation import check
 from stowplan.net.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.net.client.credentials.user_credentials import Readers, content_of, credentials_of

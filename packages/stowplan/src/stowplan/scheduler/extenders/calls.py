@@ -24,8 +24,14 @@ from stowplan.kube.config.configuration import Configuration
 from stowplan.kube.config.configuration import Extender as Settings
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.extenders.answers import AnswerError, answer_to
-from stowplan.scheduler.extenders.http_extender import names_of
-from stowplan.scheduler.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion, Question, VictimsAsked
+from stowplan.scheduler.extenders.http_extender import (
+    BindQuestion,
+    NodesQuestion,
+    PreemptQuestion,
+    Question,
+    VictimsAsked,
+    names_of,
+)
 from stowplan.scheduler.framework.requests import Ask
 
 #: By how much a response may exceed its request. A valid one contains at most the nodes of the request, and reasons for

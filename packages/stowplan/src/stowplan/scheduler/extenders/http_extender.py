@@ -1,4 +1,6 @@
-"""A configured extender: the pods it is interested in, its requests, and their results.
+"""A configured extender: the pods it is interested in, its requests as plain values, and their results.
+
+`calls.call_of` makes the body of a request, with the objects whole.
 
 Upstream: pkg/scheduler/extender.go.
 """
@@ -7,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.types import Node, Pod
@@ -15,9 +18,41 @@ from stowplan.kube.config.configuration import Configuration
 from stowplan.kube.config.configuration import Extender as Settings
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.extenders.answers import BindAnswer, FilterAnswer
-from stowplan.scheduler.extenders.questions import BindQuestion, NodesQuestion, PreemptQuestion, VictimsAsked
 from stowplan.scheduler.framework.eviction_plan import Candidate
 from stowplan.scheduler.framework.extender import Extender, Filtered, Victims
+
+
+class NodesQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """The nodes to filter or to score."""
+
+    pod: Pod
+    #: None for a node-cache-capable extender, which only gets names.
+    nodes: tuple[Node, ...] | None = None
+    names: tuple[str, ...] | None = None
+
+
+class VictimsAsked(msgspec.Struct, frozen=True, kw_only=True):
+    pods: tuple[Pod, ...]
+    pdb_violations: int = 0
+
+
+class PreemptQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    """Candidate nodes for preemption, and their victims."""
+
+    pod: Pod
+    victims: dict[str, VictimsAsked]
+    #: Whether the extender only gets the victims' UIDs.
+    meta: bool
+
+
+class BindQuestion(msgspec.Struct, frozen=True, kw_only=True):
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+Question = NodesQuestion | PreemptQuestion | BindQuestion
 
 
 class ExtenderError(Exception):

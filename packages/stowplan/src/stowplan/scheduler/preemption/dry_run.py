@@ -8,7 +8,7 @@ one step over arrays. A step costs nearly the same for one node as for five thou
 Plugins bring rules of their own: which pods may be evicted (`EvictionRules`), or what depends on the pods evicted
 before on the same node (`NodeRules`).
 
-Since 1.37, groups may be evicted as a whole (`victim_units`): then the k-th most important units are added back in one
+Since 1.37, groups may be evicted as a whole (`victims`): then the k-th most important units are added back in one
 step, each with its pods on the node.
 
 Upstream: pkg/scheduler/framework/preemption/preemption.go and plugins/defaultpreemption;
@@ -36,8 +36,13 @@ from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.scheduler.preemption.candidates import NO_VICTIMS, Candidates
 from stowplan.scheduler.preemption.disruption_budgets import violating_pods
-from stowplan.scheduler.preemption.victim_units import VictimUnits, units_of_pods
-from stowplan.scheduler.preemption.victims import Importance, PodsOnNodes, lower_priority_pods
+from stowplan.scheduler.preemption.victims import (
+    Importance,
+    PodsOnNodes,
+    VictimUnits,
+    lower_priority_pods,
+    units_of_pods,
+)
 
 #: Memo key for the result of a diagnosis' dry run.
 _OUTCOME = "dry run"

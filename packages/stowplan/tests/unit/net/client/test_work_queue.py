@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from stowplan.kube.timing.times import ManualTime, settle
-from stowplan.net.client.work_queue import WorkQueue
+from stowplan.net.client.events.event_recorder import WorkQueue
 
 
 class Work:

@@ -11,8 +11,7 @@ from stowplan.kube.api.decode import convert
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.types import Node, Pod
 from stowplan.scheduler.extenders.calls import ANSWER_SLACK, CallError, Calls, kinds_wanted
-from stowplan.scheduler.extenders.http_extender import configured_extenders
-from stowplan.scheduler.extenders.questions import BindQuestion
+from stowplan.scheduler.extenders.http_extender import BindQuestion, configured_extenders
 from stowplan.scheduler.framework.eviction_plan import Candidate
 from stowplan.scheduler.framework.requests import Ask
 from stowplan.testing import a_node, a_pod

@@ -1,25 +1,25 @@
-"""Resolve --feature-gates for the emulated version.
+"""Resolve --emulated-version and --min-compatibility-version, and --feature-gates for the emulated version.
 
 Clusters pass the same list to every component, so gates of other components are accepted and ignored. Gates of the
 scheduler are rejected if they would enable a feature that is not implemented here: pods would be placed as if the gate
 were off. Other settings without effect are reported (`without_effect`).
 
-Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility/registry.go.
+Upstream: k8s.io/component-base/featuregate/feature_gate.go, compatibility.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from stowplan.app.command_line.flags.flag_kinds import read_bool
 from stowplan.app.command_line.flags.flag_set import FlagError
-from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
-from stowplan.kube.api.field_errors import aggregate
+from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.config.features import ABSORBED, NEEDED_WITH, UNBUILT
 from stowplan.kube.config.gate_table import Gate, Stage, gates_at
-from stowplan.kube.kubernetes_versions import BINARY_VERSION
+from stowplan.kube.kubernetes_versions import BINARY_VERSION, DEFAULT_VERSION, OLDEST_VERSION, KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 
 _COMPONENT = "kube"
@@ -174,3 +174,47 @@ def _unbuilt(gates: Mapping[str, bool]) -> Iterable[str]:
     for name, what in UNBUILT.items():
         if gates[name]:
             yield f"cannot set feature gate {name} to true, Stowplan cannot do that yet: {what}"
+
+
+_VERSION = re.compile(r"v?(\d+)\.(\d+)(?:\.(\d+))?")
+
+
+class Versions(PlainStruct, frozen=True):
+    emulated: KubernetesVersion
+    min_compatibility: KubernetesVersion
+
+
+def versions_of(emulated: Sequence[str] = (), min_compatibility: Sequence[str] = ()) -> Versions:
+    """Parse both flags; raises FlagError if either is invalid by itself."""
+    version = _only(emulated) or DEFAULT_VERSION
+    # Parity: an emulated version is compatible with the one before it.
+    before = KubernetesVersion(version.major, version.minor - 1)
+    return Versions(version, _only(min_compatibility) or max(OLDEST_VERSION, before))
+
+
+def version_errors(versions: Versions) -> Iterator[str]:
+    """Validate them against the binary version."""
+    if not OLDEST_VERSION <= versions.emulated <= BINARY_VERSION:
+        yield f"emulation version {versions.emulated} is not between [{OLDEST_VERSION}, {BINARY_VERSION}.0]"
+    if not OLDEST_VERSION <= versions.min_compatibility <= versions.emulated:
+        least = versions.min_compatibility
+        yield f"minCompatibilityVersion version {least} is not between [{OLDEST_VERSION}, {versions.emulated}]"
+
+
+def _only(items: Sequence[str]) -> KubernetesVersion | None:
+    found: KubernetesVersion | None = None
+    for item in items:
+        component, equals, text = (part.strip() for part in item.rpartition("="))
+        component = component if equals else _COMPONENT
+        match = _VERSION.fullmatch(text)
+        if match is None:
+            raise FlagError(f"could not parse {go_quote(text)} as version")
+        if int(match[3] or 0):
+            raise FlagError(f"patch version not allowed, got: {component}={text.removeprefix('v')}")
+        version = KubernetesVersion(int(match[1]), int(match[2]))
+        if component != _COMPONENT:
+            raise FlagError(f"component not registered: {component}")
+        if found is not None:
+            raise FlagError(f"duplicate version flag, {component}={found} and {component}={version}")
+        found = version
+    return found

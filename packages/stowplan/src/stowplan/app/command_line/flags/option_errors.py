@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from stowplan.app.command_line.flags.flag_set import CommandLine, options_of
-from stowplan.app.command_line.flags.versions import version_errors, versions_of
+from stowplan.app.command_line.flags.gates import version_errors, versions_of
 from stowplan.kube.api.field_errors import go_json, go_quote
 from stowplan.kube.config.config_errors import invalid, os_error_text
 

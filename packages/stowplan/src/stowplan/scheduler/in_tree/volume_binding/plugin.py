@@ -2,8 +2,8 @@
 
 The volumes of bound claims must be usable on the node. For claims that wait for the pod's node (WaitForFirstConsumer)
 there must be free volumes, or a volume can be provisioned. This is checked for all rows at once (`judging.py`), per
-distinct selector, size and class. Once the pod has a node, volumes and claims are assumed in their future state
-(`reserving.py`), written, and waited for (`writing.py`).
+distinct selector, size and class. Once the pod has a node, volumes and claims are assumed in their future state,
+written, and waited for (`writing.py`).
 
 Pods with equal claims share results, though each has claims of its own (`claims.py`).
 
@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from stowplan.kube.api import types as t
+from stowplan.kube.api.quantity import parse_quantity, value
 from stowplan.kube.api.types import CSIDriver, PersistentVolume, Pod, StorageClass
 from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.kube.structs import PlainStruct
@@ -28,7 +30,20 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, SignPlugin
-from stowplan.scheduler.framework.events import ClusterEventWithHint
+from stowplan.scheduler.framework.events import (
+    CSI_DRIVER,
+    CSI_NODE,
+    CSI_STORAGE_CAPACITY,
+    NODE,
+    PV,
+    PVC,
+    STORAGE_CLASS,
+    Action,
+    ClusterEventWithHint,
+    Hint,
+    on,
+    queue_if,
+)
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
@@ -43,16 +58,16 @@ from stowplan.scheduler.framework.interface import (
 from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.requests import Steps
 from stowplan.scheduler.framework.status import SKIP, Status, error, unresolvable
+from stowplan.scheduler.in_tree.common.annotations import MIGRATED_PLUGINS
+from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, after_claim_change
 from stowplan.scheduler.in_tree.volume_binding.claims import Claim, DelayedClaim, PodClaims, claims_of, compiled
 from stowplan.scheduler.in_tree.volume_binding.declaration import DECLARATION, VolumeBindingArgs
-from stowplan.scheduler.in_tree.volume_binding.hints import events
 from stowplan.scheduler.in_tree.volume_binding.judging import NO_VOLUME, ClaimJudgement, Judge, migrated_nodes
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.provisioning import Provisioning, capacities_of
-from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved, assume, assume_provision, give_back
 from stowplan.scheduler.in_tree.volume_binding.scoring import Scorer
 from stowplan.scheduler.in_tree.volume_binding.volumes import FREE_BY_CLASS, NONE, Volumes
-from stowplan.scheduler.in_tree.volume_binding.writing import Writer
+from stowplan.scheduler.in_tree.volume_binding.writing import Reserved, Writer, assume, assume_provision, give_back
 
 _STATE = "VolumeBinding"
 #: What Reserve took for one pod; the other key's state is shared by equal pods.
@@ -294,3 +309,45 @@ class VolumeBinding(
 
     def events_to_register(self) -> Sequence[ClusterEventWithHint]:
         return events()
+
+
+def events() -> tuple[ClusterEventWithHint, ...]:
+    return (
+        on(STORAGE_CLASS, Action.Add | Action.Update, _after_storage_class_change, by_shape=True),
+        on(PVC, Action.Add | Action.Update, after_claim_change, named=CLAIMS_OF_POD),
+        on(PV, Action.Add | Action.Update),
+        on(NODE, Action.Add | Action.UpdateNodeLabel),
+        on(CSI_NODE, Action.Add | Action.Update, _after_migration_change, by_shape=True),
+        on(CSI_DRIVER, Action.Update, _after_driver_update, by_shape=True),
+        on(CSI_STORAGE_CAPACITY, Action.Add | Action.Update, _after_capacity_change, by_shape=True),
+    )
+
+
+def _after_storage_class_change(pod: PodInfo, old: t.StorageClass | None, new: t.StorageClass) -> Hint:
+    return queue_if(old is None or old.allowed_topologies != new.allowed_topologies)
+
+
+def _after_migration_change(pod: PodInfo, old: t.CSINode | None, new: t.CSINode) -> Hint:
+    if old is None:
+        return Hint.QUEUE
+    before, after = (node.metadata.annotations.get(MIGRATED_PLUGINS, "") for node in (old, new))
+    return queue_if(before != after)
+
+
+def _after_driver_update(pod: PodInfo, old: t.CSIDriver, new: t.CSIDriver) -> Hint:
+    if not old.spec.storage_capacity or new.spec.storage_capacity:
+        return Hint.SKIP
+    drivers = (volume.csi.driver for volume in pod.pod.spec.volumes if volume.csi is not None)
+    return queue_if(new.metadata.name in drivers)
+
+
+def _after_capacity_change(pod: PodInfo, old: t.CSIStorageCapacity | None, new: t.CSIStorageCapacity) -> Hint:
+    if old is None:
+        return Hint.QUEUE
+    before, after = _volume_limit(old), _volume_limit(new)
+    return queue_if(after is not None and (before is None or after > before))
+
+
+def _volume_limit(capacity: t.CSIStorageCapacity) -> int | None:
+    limit = capacity.capacity if capacity.maximum_volume_size is None else capacity.maximum_volume_size
+    return None if limit is None else value(parse_quantity(limit))

@@ -1,10 +1,11 @@
-"""PreBind: write reserved bindings and wait until the claims are bound.
+"""Reserve: assume a pod's volumes. PreBind: write reserved bindings and wait until the claims are bound.
 
 Claims are bound and volumes provisioned by other components: the PV controller, and the drivers' provisioners. So this
 checks each change of the objects involved, and gives up on a timeout or a permanent failure. It runs as steps, so
 waiting blocks no other pod.
 
-Upstream: BindPodVolumes, bindAPIUpdate and checkBindings of volumebinding/binder.go.
+Upstream: AssumePodVolumes, RevertAssumedPodVolumes, BindPodVolumes, bindAPIUpdate and checkBindings of
+volumebinding/binder.go.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import field
+from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.claims.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
-from stowplan.kube.claims.claim_terms import is_fully_bound
+from stowplan.kube.claims.claim_terms import bound_to, is_fully_bound
+from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.in_flight import is_older
 from stowplan.scheduler.cluster.object_dependencies import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -27,7 +32,6 @@ from stowplan.scheduler.framework.status import Status, error
 from stowplan.scheduler.in_tree.volume_binding.claims import usable_where
 from stowplan.scheduler.in_tree.volume_binding.judging import Judge
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
-from stowplan.scheduler.in_tree.volume_binding.reserving import Reserved
 
 TIMED_OUT = "context deadline exceeded"
 #: Timeout in seconds for the watch to deliver a version that the API server has.
@@ -247,3 +251,43 @@ def _metadata(obj: PersistentVolume | PersistentVolumeClaim, annotations: dict[s
 def _answered(outcome: Done, sent: V) -> V:
     """The object as it was written."""
     return outcome.value if isinstance(outcome.value, type(sent)) else sent
+
+
+class Binding(PlainStruct):
+    """A volume for a claim."""
+
+    volume: PersistentVolume
+    claim: PersistentVolumeClaim
+
+
+class Reserved(PlainStruct):
+    """What a pod reserved on its node; objects are replaced by the API server's responses once they are written."""
+
+    all_bound: bool = False
+    bindings: list[Binding] = field(default_factory=list)
+    #: Claims for which volumes are to be provisioned.
+    provisions: list[PersistentVolumeClaim] = field(default_factory=list)
+
+
+def assume(reserved: Reserved, volume: PersistentVolume, claim: PersistentVolumeClaim, assumed: AssumedObjects) -> None:
+    """Assume that the volume is bound to the claim; raises AssumeError."""
+    bound = bound_to(volume, claim)
+    if bound is not volume:
+        assumed.assume(bound)
+    reserved.bindings.append(Binding(bound, claim))
+
+
+def assume_provision(reserved: Reserved, claim: PersistentVolumeClaim, node_name: str, assumed: AssumedObjects) -> None:
+    """Assume that a volume is provisioned for the claim on the node; raises AssumeError."""
+    annotations = {**claim.metadata.annotations, SELECTED_NODE: node_name}
+    copy = replace(claim, metadata=replace(claim.metadata, annotations=annotations))
+    assumed.assume(copy)
+    reserved.provisions.append(copy)
+
+
+def give_back(reserved: Reserved, assumed: AssumedObjects) -> None:
+    """Drop the assumed copies, except for objects that were written: the watch will deliver those."""
+    for binding in reserved.bindings:
+        assumed.forget(binding.volume)
+    for claim in reserved.provisions:
+        assumed.forget(claim)

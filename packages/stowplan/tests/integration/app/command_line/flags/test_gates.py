@@ -5,9 +5,16 @@ import re
 import pytest
 
 from stowplan.app.command_line.flags.flag_set import FlagError, FlagSet
-from stowplan.app.command_line.flags.gates import ALWAYS_ON, REQUIRED_GATES, SPEED_ONLY, gates_of
+from stowplan.app.command_line.flags.gates import (
+    ALWAYS_ON,
+    REQUIRED_GATES,
+    SPEED_ONLY,
+    Versions,
+    gates_of,
+    version_errors,
+    versions_of,
+)
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
-from stowplan.app.command_line.flags.versions import Versions, version_errors, versions_of
 from stowplan.kube.config.features import UNBUILT
 from stowplan.kube.config.gate_table import HISTORIES, Gate, gates_at
 from stowplan.kube.kubernetes_versions import BINARY_VERSION, OLDEST_VERSION, V1_36, V1_37, KubernetesVersion

@@ -14,13 +14,13 @@ from stowplan.scheduler.in_tree.dynamic_resources import answers
 from stowplan.scheduler.in_tree.dynamic_resources.allocator import selectors
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features, compile_claim
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import content_of
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.evaluations import SlowEvaluation
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.selectors import (
     LOOK,
     Budget,
     BudgetSpentError,
     SelectorVerdicts,
+    SlowEvaluation,
 )
 from stowplan.scheduler.in_tree.dynamic_resources.answers import Answers
 from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
