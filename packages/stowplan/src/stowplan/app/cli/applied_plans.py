@@ -56,8 +56,8 @@ class ApplySettings(PlainStruct, frozen=True):
     grace_period_seconds: int | None
 
 
-def carry_out(load: Load, limits: Limits, settings: ApplySettings, *, output: str) -> None:
-    """Exit with NO if it stopped before its end."""
+def carry_out(load: Load, limits: Limits, settings: ApplySettings, *, output: str, exit_code: bool) -> None:
+    """Exit with NO if it stopped before its end; with `exit_code`, also if the goal is not met."""
     try:
         record = run(_under_lease(load, limits, settings))
     except StoppedError as error:
@@ -68,7 +68,7 @@ def carry_out(load: Load, limits: Limits, settings: ApplySettings, *, output: st
         write_data(msgspec.to_builtins(record), output)
     else:
         click.echo(_summary(record))
-    if record.state != FINISHED:
+    if record.state != FINISHED or (exit_code and not record.met):
         raise SystemExit(NO)
 
 
@@ -125,4 +125,6 @@ def planned(load: Load, limits: Limits, cordoned: Collection[str]) -> ApplyRecor
 def _summary(record: ApplyRecord) -> str:
     moved = f"rebalance: {record.goal}: {record.moved:,} moved"
     plans = f", in {record.plans} plans" if record.plans > 1 else ""
-    return f"{moved}{plans}" if record.state == FINISHED else f"{moved}{plans}; stopped: {record.message}"
+    if record.state != FINISHED:
+        return f"{moved}{plans}; stopped: {record.message}"
+    return f"{moved}{plans}" if record.met else f"{moved}{plans}; that is not enough: {'; '.join(record.notes)}"

@@ -140,7 +140,7 @@ def rebalance(
                 step_timeout=step_timeout,
                 grace_period_seconds=None if given is None else given.grace_period_seconds,
             )
-            carry_out(loaded, limits, settings, output=output)
+            carry_out(loaded, limits, settings, output=output, exit_code=exit_code)
             return
         about, wanted = loaded()
         about.note_unplaced()

@@ -16,6 +16,8 @@ from stowplan.ask.what_if.hypothetical_changes import Change
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.framework.explanations.formatting import count
 
+_NO_PLAN = "no plan was found that empties more than"
+
 #: (done, of how many)
 Progress = Callable[[int, int], None]
 
@@ -98,7 +100,7 @@ class FreeNodes(Goal):
 
     Examples:
         >>> rebalance(cluster, FreeNodes(5)).notes
-        ('no more than 2 nodes can be empty',)
+        ('no plan was found that empties more than 2 nodes',)
     """
 
     count: int
@@ -114,7 +116,7 @@ class FreeNodes(Goal):
     def pursue(self, moves: Moves, progress: Progress) -> Result:
         cordon, emptied = empty_nodes(moves, self.count, progress)
         if emptied < self.count:
-            return Result(met=False, cordon=cordon, notes=[f"no more than {count(emptied, 'node')} can be empty"])
+            return Result(met=False, cordon=cordon, notes=[f"{_NO_PLAN} {count(emptied, 'node')}"])
         moves.forget_kept()
         return Result(cordon=cordon)
 

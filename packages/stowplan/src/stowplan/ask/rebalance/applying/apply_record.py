@@ -52,6 +52,9 @@ class ApplyRecord(msgspec.Struct, kw_only=True, rename="camel", omit_defaults=Tr
     known: dict[str, list[str]] = {}
     #: Pods that moved, in this plan and in earlier ones.
     moved: int = 0
+    #: Whether the last plan meets the goal, and what it says beside its moves.
+    met: bool = True
+    notes: list[str] = []
 
 
 class RecordStore:
@@ -111,4 +114,6 @@ def record_of(plan: RebalanceRecord, ids: Identities) -> ApplyRecord:
         removals={one.pod: ids.pods[one.pod] for one in plan.removals},
         cordon=list(plan.cordon),
         uncordon=list(plan.uncordon),
+        met=plan.met,
+        notes=list(plan.notes),
     )
