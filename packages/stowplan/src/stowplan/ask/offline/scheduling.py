@@ -171,8 +171,8 @@ class Scheduling:
             return self._in_order(infos)
 
     def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        turns = _turns(infos, self._waits_in)
-        if len(turns) == len(infos):
+        turns = _turns(infos, self._waits_in) if len(infos) > 1 else {}
+        if len(turns) == len(infos) or len(infos) == 1:
             return [self._one(info) for info in infos]
         found: dict[str, Decision] = {}
         for pods in turns.values():

@@ -193,7 +193,8 @@ class ResizeJudge(Plugin):
     """Judges pods whose resize is deferred, since 1.37. DeferredPodScheduling is the only one."""
 
     @abstractmethod
-    def judge_resize(self, pod: PodInfo) -> ResizeVerdict: ...
+    def judge_resize(self, pod: PodInfo, *, asking: bool = False) -> ResizeVerdict:
+        """`asking`: for a question, which is not counted."""
 
 
 class PodGroupPostFilterResult(PlainStruct, frozen=True):

@@ -41,6 +41,7 @@ class VerdictInspection(Inspection):
         self.question = question
         self.framework = question.framework
         self.verdict = verdict
+        self.current_node = verdict.current_node
 
     def of(self, pod: PodInfo) -> VerdictInspection:
         """An inspection of the same cluster with another version of the pod."""

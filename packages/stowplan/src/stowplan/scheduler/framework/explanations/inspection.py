@@ -30,6 +30,9 @@ _SHORT_KEYS = {
 class Inspection(ABC):
     """One pod, the filters' results for it, and the cluster."""
 
+    #: The node that the pod was taken off; "" if it is pending.
+    current_node = ""
+
     def __init__(self, cluster: ClusterState, pod: PodInfo, diagnosis: Diagnosis | None) -> None:
         self.cluster = cluster
         self.table = cluster.table

@@ -57,8 +57,9 @@ class DeferredPodScheduling(
     pods_only_take_room = True
 
     def _acts_on(self, pod: PodInfo) -> bool:
+        # Questions take a pod off its node: then it is judged like any other.
         on = self.handle.features.enabled("InPlacePodVerticalScalingSchedulerPreemption")
-        return on and resize_is_deferred(pod.pod)
+        return on and bool(pod.pod.spec.node_name) and resize_is_deferred(pod.pod)
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         return None if self._acts_on(pod) else SKIP
@@ -81,7 +82,7 @@ class DeferredPodScheduling(
 
     # -- a pod that is to grow ----------------------------------------------------------------------------------------
 
-    def judge_resize(self, pod: PodInfo) -> ResizeVerdict:
+    def judge_resize(self, pod: PodInfo, *, asking: bool = False) -> ResizeVerdict:
         cluster = self.handle.cluster
         row = cluster.table.row_of.get(pod.pod.spec.node_name)
         node = None if row is None else cluster.table.nodes[row]
@@ -100,7 +101,7 @@ class DeferredPodScheduling(
         preempts = any(plugin.name == _PREEMPTION for plugin in framework.post_filter)
         if lacks.code != Code.Unschedulable or not preempts:
             return ResizeVerdict(lacks)
-        if self.handle.metrics is not None:
+        if self.handle.metrics is not None and not asking:
             self.handle.metrics.preemption_attempts_total.inc()
         never = pod.pod.spec.preemption_policy == "Never"
         return ResizeVerdict(lacks, None if never else self._plan(fit, pod, row))

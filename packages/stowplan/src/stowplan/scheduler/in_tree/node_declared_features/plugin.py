@@ -118,8 +118,11 @@ def required_features(spec: PodSpec) -> frozenset[str]:
 
 
 def _has_bind_mount_options(spec: PodSpec) -> bool:
-    mounts = (mount for c in (*spec.containers, *spec.init_containers) for mount in c.volume_mounts)
-    return any(mount.bind_mount_options for mount in mounts)
+    for container in (*spec.containers, *spec.init_containers):
+        for mount in container.volume_mounts:
+            if mount.bind_mount_options:
+                return True
+    return False
 
 
 def recognized(declared: tuple[str, ...], features: Sequence[str] = KNOWN_FEATURES) -> frozenset[str]:
