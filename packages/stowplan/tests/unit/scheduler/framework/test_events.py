@@ -258,6 +258,41 @@ def test_matching(registered, incoming, heard):
     assert ClusterEvent(*registered).covers(ClusterEvent(*incoming)) == heard
 
 
+LABEL, TAINT = Action.UpdateNodeLabel, Action.UpdateNodeTaint
+#: TestClusterEventMatching of framework/types_test.go at 1.37, all 19 cases, two of which are equal.
+UPSTREAMS = [
+    (ANY, Action.All, POD, LABEL, True),
+    (POD, LABEL | TAINT, POD, LABEL, True),
+    (POD, LABEL | TAINT, UNSCHEDULED_POD, LABEL, True),
+    (ANY, LABEL, POD, LABEL, True),
+    (ANY, LABEL, POD, Action.UpdateNodeAllocatable, False),
+    (POD, LABEL, ANY, LABEL, False),
+    (ANY, LABEL, POD, Action.Update, False),
+    (ANY, Action.Update, POD, LABEL, True),
+    (POD, LABEL, ASSIGNED_POD, LABEL, True),
+    (POD, TAINT, TARGET_POD, TAINT, True),
+    (ASSIGNED_POD, Action.Add, UNSCHEDULED_POD, Action.Add, False),
+    (ASSIGNED_POD, Action.Update, TARGET_POD, Action.Update, False),
+    (TARGET_POD, Action.Update, ASSIGNED_POD, Action.Update, False),
+    (ASSIGNED_POD, Action.Add, POD, Action.Add, False),
+    (ASSIGNED_POD, Action.Add, ANY, Action.Add, False),
+    (UNSCHEDULED_POD, Action.Add, POD, Action.Add, False),
+    (UNSCHEDULED_POD, Action.Add, ANY, Action.Add, False),
+    (ANY, Action.All, TARGET_POD, Action.Update, True),
+    # TestUnrollPodEvent, all 3 cases: what is registered for pods is heard for each kind of them.
+    *(
+        (POD, action, resource, action, True)
+        for action in (Action.Add, Action.Delete, Action.Update)
+        for resource in (ASSIGNED_POD, UNSCHEDULED_POD, TARGET_POD)
+    ),
+]
+
+
+def test_upstreams_matching():
+    found = [ClusterEvent(*case[:2]).covers(ClusterEvent(*case[2:4])) for case in UPSTREAMS]
+    assert found == [case[4] for case in UPSTREAMS]
+
+
 @pytest.mark.parametrize(
     ("event", "wildcard"),
     [

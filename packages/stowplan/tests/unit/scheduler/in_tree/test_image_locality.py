@@ -60,6 +60,41 @@ def test_init_containers_and_image_volumes_count(bench, version, images):
     assert world.scores(pod)["n0"] == 100 * (600 - 23) // (images * 1000 - 23)
 
 
+def holding(name, *sizes):
+    node = a_node(name)
+    for size in sizes:
+        node.image(f"gcr.io/{size}:latest", size=size * MB)
+    return node
+
+
+#: TestImageLocalityPriority of image_locality_test.go of 1.36.2, all 8 cases: images of the nodes, then of the pod's
+#: containers, its init containers and its volumes; the scores. The second number of a score is that of 1.37, whose text
+#: was not found: it follows from the change.
+UPSTREAMS = [
+    ([[40, 300, 2000], [250, 10]], [40, 250], [], [], [0, 5]),
+    ([[40, 300, 2000], [250, 10]], [40, 300], [], [], [7, 0]),
+    ([[4000, 30], [250, 10]], [10, 4000], [], [], [100, 0]),
+    ([[4000, 30], [250, 10], []], [10, 4000], [], [], [66, 0, 0]),
+    ([[600, 40, 900], [300, 600, 900], []], [300, 600, 900], [], [], [32, 36, 0]),
+    ([[20, 30, 40], [4000, 30]], [30, 40], [], [], [1, 0]),
+    ([[300, 600, 900], [4000, 30]], [30], [], [300], [(12, 6), 0]),
+    ([[40, 300, 2000], [20, 30, 40]], [30], [300], [], [6, 0]),
+]
+
+
+@pytest.mark.parametrize("version", [V1_36, V1_37], ids=str)
+@pytest.mark.parametrize(("held", "containers", "init", "volumes", "expected"), UPSTREAMS)
+def test_upstreams_scores(bench, held, containers, init, volumes, expected, version):
+    world = bench(ImageLocality, *(holding(f"n{i}", *sizes) for i, sizes in enumerate(held)), version=version)
+    pod = using(*(f"gcr.io/{size}" for size in containers))
+    for size in init:
+        pod.init_container("i", image=f"gcr.io/{size}")
+    for size in volumes:
+        pod.volume("v", image={"reference": f"gcr.io/{size}"})
+    of_version = [one[version == V1_37] if isinstance(one, tuple) else one for one in expected]
+    assert list(world.scores(pod).values()) == of_version
+
+
 IMAGES = st.dictionaries(st.sampled_from("abc"), st.sampled_from([100 * MB, 100_000_001, 900 * MB, 1500 * MB]))
 
 

@@ -68,6 +68,21 @@ def test_disruptions_of_groups_and_budgets_are_counted(world, preemptor, groups,
     assert [labels[0] for labels in numbers(metrics.preemption_execution_duration_seconds)] == [preemptor]
 
 
+@pytest.mark.parametrize("names", [("v1",), ("v1", "v2")])
+def test_the_victims_of_a_group_are_evicted_after_its_cycle(world, names):
+    """TestActuatePodGroupPreemption of executor_test.go: 2 of 3 cases, as there is no plan without victims."""
+    victims, group = tuple(world.placed(*names)), struct(a_group("new", mode={"single": {}}))
+    boss = world.state.pod_info(struct(member("boss", "new")))
+    world.state.pending.put(boss)
+    world.state.put_object(group)
+    world.evictions.carry_out(
+        GroupEvictionPlan(group=group, pods=(boss,), victims=victims, plugin=PLUGIN, pdb_violations=0), world.recorder
+    )
+    assert world.calls.log == []
+    world.settle()
+    assert [call[1] for call in world.calls.log if call[0] == "delete"] == list(names)
+
+
 # -- one victim -------------------------------------------------------------------------------------------------------
 
 

@@ -3,8 +3,9 @@
 import pytest
 
 from stowplan import Cluster
+from stowplan.kube.api.types import ResourceClaim
 from stowplan.testing import a_node, a_pod
-from support.plugins.devices import a_claim, a_class, a_device, a_slice, a_taint_rule, everything, exactly
+from support.plugins.devices import a_claim, a_class, a_device, a_slice, a_taint_rule, allocation, everything, exactly
 
 COUNTERS = {"set": {"slots": "1"}}
 POD = a_pod("p").claims_devices("c").obj()
@@ -35,6 +36,25 @@ def test_devices_consume_counters_of_a_slice_beside_theirs(version):
         a_slice("of-b", a_device("b0", consumes={"set": {"slots": "2"}}), pool="p", count=3, nodeName="b"),
     ]
     assert verdict(version, *slices, claim=a_claim("c", exactly()))["feasible"] == ["a"]
+
+
+def test_counters_that_devices_of_another_node_use():
+    """partitionable-devices-devices-consume-counter-set-in-different-nodes of upstream's allocator_testing.go, 1.37."""
+    d1, d2, d3 = (
+        a_device(name, consumes={"set": {"slots": slots}}) for name, slots in (("d1", "6"), ("d2", "6"), ("d3", "2"))
+    )
+    slices = [
+        a_slice("s1", pool="p", count=3, nodeName="a", counters={"set": {"slots": "8"}}),
+        a_slice("s2", d1, pool="p", count=3, nodeName="a"),
+        a_slice("s3", d2, d3, pool="p", count=3, nodeName="b"),
+    ]
+    taken = a_claim("taken", exactly(), status=allocation("d1"))
+    nodes = [a_node(name).allocatable({"cpu": 4, "pods": 10}).obj() for name in ("a", "b")]
+    cluster = Cluster([*nodes, a_class(), *slices, taken, a_claim("c", exactly()), POD])
+    assert [decision.node_name for decision in cluster.schedule()] == ["b"]
+    claim = cluster.state.objects.get(ResourceClaim, "default/c")
+    (result,) = claim.status.allocation.devices.results
+    assert result.device == "d3"
 
 
 def test_taint_rules_apply_by_default_since_1_37():
