@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 DAYS_IN_SECONDS = Section(
     "What would a day be like?",
     (
+        ("stowplan scenario --pools cluster.json --out week", "pools, prices and Prometheus as a scenario"),
         ("stowplan simulate day.yaml", "a day in seconds, with pictures"),
         ("stowplan compare a.yaml b.yaml --scenario day.yaml", "configurations side by side"),
         ("stowplan tune day.yaml --objective waits=1,cost=0.5", "search for a better configuration"),

@@ -118,10 +118,10 @@ def _autoscaler(manifest: Mapping[str, Any], where: str) -> HorizontalPodAutosca
     return convert(stored, HorizontalPodAutoscaler)
 
 
-def _load(spec: WorkloadSpec, template: Template, start: float, where: str) -> Load:
-    """From the workload's `usage`, or from annotations as on the embedded cluster."""
+def _load(spec: WorkloadSpec, template: Template | None, start: float, where: str) -> Load:
+    """From the workload's `usage`, or from annotations as on the embedded cluster; a trace has no template."""
     try:
-        found = dict(load_of(template.annotations, start + spec.at[0]))
+        found = {} if template is None else dict(load_of(template.annotations, start + spec.at[0]))
     except UsageError as error:
         raise ScenarioError(f"{where}: {error}") from None
     if spec.usage is not None:
@@ -132,11 +132,9 @@ def _load(spec: WorkloadSpec, template: Template, start: float, where: str) -> L
 
 def loads_of(scenario: Scenario, templates: Mapping[str, Template], start: float) -> dict[str, Load]:
     """The use of each workload that says it; raises ScenarioError."""
-    specs = ((spec, templates.get(spec.name)) for spec in scenario.workloads)
     return {
-        spec.name: _load(spec, template, start, f"workloads: {spec.name}")
-        for spec, template in specs
-        if template is not None
+        spec.name: _load(spec, templates.get(spec.name), start, f"workloads: {spec.name}")
+        for spec in scenario.workloads
     }
 
 

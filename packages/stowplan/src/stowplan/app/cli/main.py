@@ -79,7 +79,7 @@ HOMES = {
 #: The distribution of each command that packages of ours contribute.
 _ELSEWHERE = {
     **dict.fromkeys(("apiserver", "demo", "up"), "stowplan-cluster"),
-    **dict.fromkeys(("compare", "simulate", "tune"), "stowplan-lab"),
+    **dict.fromkeys(("compare", "scenario", "simulate", "tune"), "stowplan-lab"),
 }
 
 

@@ -34,12 +34,13 @@ def use_in(about: ClusterSource, policy: Policy, live: ClusterFlags, token_file:
             )
         return use_of(kinds["NodeMetrics"], kinds["PodMetrics"])
     try:
-        return run(_asked(policy, live, _token(token_file)))
+        return run(_asked(policy, live, prometheus_token(token_file)))
     except (SourceError, ApiError, LiveClusterError) as error:
         raise InputError(f"metricsUtilization: {error}") from error
 
 
-def _token(file: str | None) -> str:
+def prometheus_token(file: str | None) -> str:
+    """That of the file, or of the service account in a pod; raises InputError."""
     try:
         return Path(file).read_text().strip() if file else _SERVICE_ACCOUNT.read_text().strip()
     except OSError as error:
