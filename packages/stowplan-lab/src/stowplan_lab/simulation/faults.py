@@ -77,7 +77,7 @@ class Faults:
         chance = self._context.chance(f"event {index}")
         about = self._rollouts[index] if name in ("rollout", "patch") else getattr(event, name)
         happens, text = partial(getattr(self, f"_{name}"), about, chance), _event_text(name, getattr(event, name))
-        for at in times_of(event, self._context.chance(f"times of event {index}"), duration):
+        for at in times_of(event, self._context.chance(f"times of event {index}"), duration, self._context.start):
             yield self._context.start + at, Call(partial(self._happens, at, text, happens))
 
     def _happens(self, at: float, text: str, happens: Callable[[], object]) -> None:

@@ -88,6 +88,7 @@ from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import (
     loads_of,
 )
 from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.pod_groups import of_group
 from stowplan_lab.simulation.workloads.templates import rollouts_of, template_of
 
 _NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -443,6 +444,10 @@ class Simulation:
         self._begin_workloads(templates, classes)
 
     def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
+        for spec in (one for one in self.scenario.workloads if one.pod_group is not None):
+            # The first arrival's; the others are equal.
+            group, grouped = of_group(templates[spec.name], f"{spec.name}-1", spec.each)
+            objects = [*objects, group, grouped.pod]
         if not self.features.enabled("GangScheduling") and any(isinstance(one, PodGroup) for one in objects):
             gate = "GangScheduling" if self.features.emulated_version < V1_37 else "GenericWorkload"
             self.context.note(f"gangs are ignored: scheduler.featureGates does not enable {gate}")

@@ -155,6 +155,34 @@ def test_a_gang_that_can_never_fit(tmp_path):
     assert {one.cause for one in found.summary.causes} == {"NodeResourcesFit", "pod group"}
 
 
+def test_each_arrival_is_a_gang_of_its_own():
+    """Two of three gangs fit at a time, so none is there in part; a Job's pods are one, too."""
+    given = scenario(
+        {"name": "t", "manifest": pod("2"), "each": 2, "at": ["1s", "2s", "3s"], "lifetime": "60s", "podGroup": {}},
+        {
+            "name": "j",
+            "manifest": {"kind": "Job", "spec": {"parallelism": 3, "completions": 3, "template": pod("2")}},
+            "at": "200s",
+            "lifetime": "60s",
+            "podGroup": {"schedulingConstraints": {"topology": [{"key": "kubernetes.io/hostname"}]}},
+        },
+        groups=[group(count=2, cpu=5)],
+        duration=400,
+    )
+    gates = ("GenericWorkload", "TopologyAwareWorkloadScheduling")
+    given["scheduler"] = {"featureGates": dict.fromkeys(gates, True)}
+    found = run(given)
+    starts = {row.pod.partition("/")[2]: row.placed for row in found.decisions}
+    assert [round(starts[f"t-{n}"], 1) for n in range(1, 5)] == [1, 1, 2, 2]
+    assert starts["t-5"] == starts["t-6"] > 60
+    # A node has room for two of the Job's pods.
+    assert {row.end for row in found.decisions if row.workload == "j"} == {"pending"}
+    given["workloads"][0]["each"] = 40
+    assert run(given).summary.notes[:1] == (
+        "t-1 can never run: it needs 80 cpu for 40 pods, nodes and groups allow at most 10",
+    )
+
+
 def test_gangs_need_their_gate(tmp_path):
     found = run_with_files(tmp_path, *gangs(5, gates=False))
     assert found.summary.ends == {"pending": 1, "running": 4}

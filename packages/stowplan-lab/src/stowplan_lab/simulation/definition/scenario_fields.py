@@ -21,6 +21,7 @@ from stowplan.kube.kubernetes_versions import version_or_default
 from stowplan_lab.simulation.definition.amounts import Distribution, Rate, Span, Times, Usage
 
 ZONE = "topology.kubernetes.io/zone"
+_HOUR = 3600.0
 
 
 def _read(type_: type[Distribution | Span | Times], value: object) -> Any:
@@ -114,6 +115,9 @@ class When(Spec, frozen=True, kw_only=True):
     #: The number of times.
     count: int | None = None
     until: Span | None = None
+    #: The profile of a rate: weights of the 24 hours of a day and the 7 days of a week, from Monday, in UTC.
+    hours: tuple[float, ...] = ()
+    weekdays: tuple[float, ...] = ()
 
 
 class FailuresSpec(Spec, frozen=True, kw_only=True):
@@ -143,6 +147,8 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     trace: dict[str, Any] | None = None
     #: Number of arrivals each time.
     each: int = 1
+    #: Each arrival of Pods or of a Job has a PodGroup with this spec; by default a gang of all its pods.
+    pod_group: dict[str, Any] | None = None
     #: The run time of a pod after it has started; by default forever.
     lifetime: Distribution | None = None
     failures: FailuresSpec | None = None
@@ -324,8 +330,8 @@ class Scenario(Spec, frozen=True, kw_only=True):
     output: OutputSpec = msgspec.field(default_factory=OutputSpec)
 
 
-def times_of(when: When, random: Random, duration: float | None) -> Iterator[float]:
-    """Seconds since the start of the simulation, up to its `duration`."""
+def times_of(when: When, random: Random, duration: float | None, start: float) -> Iterator[float]:
+    """Seconds since the `start` of the simulation, up to its `duration`."""
     if when.at.listed:
         yield from when.at
         return
@@ -341,10 +347,28 @@ def times_of(when: When, random: Random, duration: float | None) -> Iterator[flo
             return
         # Poisson arrivals start with a gap, regular ones immediately.
         if number or when.poisson is not None:
-            at = round(at + next(gaps), 6)
+            at = round(_after(when, at, next(gaps), start), 6)
         if last is not None and at > last:
             return
         yield at
+
+
+def _after(when: When, at: float, gap: float, start: float) -> float:
+    """A time after a gap, which is longer in hours with a low weight."""
+    if not when.hours and not when.weekdays:
+        return at + gap
+    while True:
+        now = start + at
+        left = _HOUR - now % _HOUR
+        # The first day of the epoch was a Thursday.
+        weight = _weight(when.hours, now // _HOUR) * _weight(when.weekdays, now // (24 * _HOUR) + 3)
+        if gap < left * weight:
+            return at + gap / weight
+        gap, at = gap - left * weight, at + left
+
+
+def _weight(weights: tuple[float, ...], index: float) -> float:
+    return weights[int(index) % len(weights)] * len(weights) / sum(weights) if weights else 1.0
 
 
 def _gaps(when: When, random: Random) -> Iterator[float] | None:

@@ -135,6 +135,8 @@ def _of_workloads(scenario: Scenario) -> Iterator[Problem]:
             yield (*path, "each"), f"want 1 or more, got {workload.each}"
         if not 0 < workload.speed < inf:
             yield (*path, "speed"), f"want a number above 0, got {workload.speed}"
+        if workload.trace is not None and workload.pod_group is not None:
+            yield (*path, "podGroup"), "pods of a trace have none"
         if workload.trace is not None and "format" not in workload.trace:
             yield (*path, "trace"), "format is missing"
         if workload.failures is not None:
@@ -169,6 +171,12 @@ def _of_times(when: Any, path: FieldPath, scenario: Scenario) -> Iterator[Proble
         yield (*path, "count"), f"want 0 or more, got {when.count}"
     if rates and when.count is None and when.until is None and scenario.duration is None:
         yield path, f"{rates[0]} never ends: give count or until, or the scenario a duration"
+    for name, length in (("hours", 24), ("weekdays", 7)):
+        weights = getattr(when, name)
+        if weights and (len(weights) != length or not all(0 <= one < inf for one in weights) or not any(weights)):
+            yield (*path, name), f"want {length} numbers of 0 or more, and one above 0"
+        if weights and when.rate is None and when.poisson is None:
+            yield (*path, name), "goes with rate or poisson"
     if when.every is not None and not when.every.mean:
         yield (*path, "every"), "must be longer than 0"
 

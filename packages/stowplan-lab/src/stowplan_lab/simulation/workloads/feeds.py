@@ -22,6 +22,7 @@ from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
 from stowplan_lab.simulation.workloads.jobs import JobController
 from stowplan_lab.simulation.workloads.owners import Replicated, Template, WorkloadController, named_pod
+from stowplan_lab.simulation.workloads.pod_groups import of_group
 from stowplan_lab.simulation.workloads.runs import Runs
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.traces.trace import TraceError
@@ -54,10 +55,13 @@ def _pods(
     times, runs = context.chance(f"times of {spec.name}"), Runs(context, template, spec.name)
     alone = template.pod.metadata.name
     expect, start, number = context.ledger.expect, context.start, 0
-    for at in times_of(spec, times, duration):
+    for arrival, at in enumerate(times_of(spec, times, duration, context.start), 1):
+        group, grouped = of_group(template, f"{alone}-{arrival}", spec.each)
+        if group is not None:
+            yield start + at, Create(obj=group)
         for _ in range(spec.each):
             number += 1
-            pod = named_pod(template.pod, spec.name, f"{alone}-{number}")
+            pod = named_pod(grouped.pod, spec.name, f"{alone}-{number}")
             expect(pod.metadata.uid, runs.origin())
             yield start + at, Create(obj=pod)
 
@@ -68,14 +72,17 @@ def _controllers(
     template: Template,
     duration: float | None,
     controllers: dict[Any, None],
-) -> Iterator[tuple[float, Call]]:
+) -> Iterator[tuple[float, Request | Call]]:
     times, number = context.chance(f"times of {spec.name}"), 0
     several = spec.each > 1 or spec.at.listed or expected_count(spec, duration) != 1
-    for at in times_of(spec, times, duration):
+    for at in times_of(spec, times, duration, context.start):
         for _ in range(spec.each):
             number += 1
             name = f"{spec.name}-{number}" if several else spec.name
-            yield context.start + at, Call(partial(_begin, _controller(context, template, name), controllers))
+            group, grouped = of_group(template, name, spec.each)
+            if group is not None:
+                yield context.start + at, Create(obj=group)
+            yield context.start + at, Call(partial(_begin, _controller(context, grouped, name), controllers))
 
 
 def _controller(context: SimulationContext, template: Template, name: str) -> Controller:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from random import Random
 from types import MappingProxyType
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -62,6 +63,8 @@ class Template(PlainStruct, frozen=True, kw_only=True):
     cron_job: CronJob | None = None
     lifetime: Distribution | None = None
     failures: FailuresSpec | None = None
+    #: The spec of each arrival's PodGroup.
+    pod_group: Mapping[str, Any] | None = None
     #: Of the workload and of its pods.
     annotations: Mapping[str, str] = MappingProxyType({})
     #: Creates the object that default spreading reads, by name; None: there is none of this kind.

@@ -19,6 +19,7 @@ from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.pod_groups import GROUPED, of_group
 from stowplan_lab.simulation.workloads.workload_specs import (
     LEFT_OUT,
     PATCHED_KINDS,
@@ -72,6 +73,8 @@ def template_of(
         if spec.lifetime is None:
             raise ScenarioError(f"{where}: a Job's pods end: give a lifetime")
         found = replace(found, spec=replace(found.spec, restart_policy=job.spec.restart_policy))
+    if spec.pod_group is not None and kind not in GROUPED:
+        raise ScenarioError(f"{where}: podGroup: each arrival of {' or '.join(GROUPED)} may have one, not a {kind}")
     template = Template(
         workload=spec.name,
         kind=kind,
@@ -83,9 +86,14 @@ def template_of(
         rolls=rolls and kind in ROLLED,
         lifetime=spec.lifetime,
         failures=spec.failures,
+        pod_group=spec.pod_group,
         annotations={**((manifest.get("metadata") or {}).get("annotations") or {}), **found.metadata.annotations},
         companion=_companion(kind, of_spec, found.metadata.namespace, where),
     )
+    try:
+        of_group(template, spec.name, spec.each)
+    except DecodeError as error:
+        raise ScenarioError(f"{where}: podGroup: {error}") from None
     return template, [*admitted.notes, *_ignored(kind, of_spec, where)]
 
 

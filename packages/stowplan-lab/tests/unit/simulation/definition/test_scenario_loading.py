@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections import Counter
+from random import Random
 
 import jsonschema
 import pytest
 
-from stowplan_lab.simulation.definition.scenario_fields import scenario_schema
+from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan_lab.simulation.definition.scenario_fields import scenario_schema, times_of
 from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 
@@ -68,6 +71,9 @@ def test_every_problem_has_its_line_and_field(tmp_path):
         ({"workloads": 2 * [{"name": "w", "manifest": {}}]}, "another workload 'w'"),
         ({"workloads": [{"name": "w", "manifest": {}, "every": "1s", "rate": "1/s"}]}, "got every and rate"),
         ({"workloads": [{"name": "w", "manifest": {}, "count": 5}]}, "count and until go with"),
+        ({"workloads": [{"name": "w", "manifest": {}, "rate": "1/s", "hours": [1, 2]}]}, "hours: want 24 numbers"),
+        ({"workloads": [{"name": "w", "manifest": {}, "weekdays": 7 * [1]}]}, "weekdays: goes with rate or poisson"),
+        ({"workloads": [{"name": "w", "trace": {"format": "csv"}, "podGroup": {}}]}, "pods of a trace have none"),
         ({"workloads": [{"name": "w", "trace": {}}]}, "trace: format is missing"),
         ({"events": [{"at": 1}]}, "want one of fail, outage, drain"),
         ({"events": [{"at": 1, "drain": {"group": "b"}}]}, "there is no group 'b'; there are a"),
@@ -125,6 +131,21 @@ def test_the_schema_agrees_with_the_decoder():
     for wrong in ({"sed": 1}, {"cluster": {"groups": [{"name": "a"}]}}, {"duration": []}):
         assert list(validator.iter_errors({**GOOD, **wrong}))
     assert "stowplan" not in json.dumps(schema)
+
+
+def test_arrivals_follow_the_hours_and_days():
+    """Monday from 6:00: 24 an hour on average, at night none and on Sundays half as many as else."""
+    hours = [0] * 6 + [2] * 12 + [0] * 6
+    workload = {"name": "w", "manifest": {"kind": "Pod"}, "hours": hours, "weekdays": [1, 1, 1, 1, 1, 1, 0.5]}
+    for rate, within in (("rate", 1), ("poisson", 80)):
+        document = {**GOOD, "start": "2026-11-02T00:00:00Z", "workloads": [{**workload, rate: "24/h"}], "events": []}
+        (when,) = load_scenario(document).scenario.workloads
+        start = parse_timestamp(document["start"])
+        times = list(times_of(when, Random(1), 7 * 86_400, start))
+        of_days = Counter(int(at // 86_400) for at in times)
+        assert all(6 <= at % 86_400 / 3600 <= 18 for at in times[1:])
+        assert len(times) == pytest.approx(7 * 24 * 24, abs=within)
+        assert of_days[6] == pytest.approx(7 * 24 * 24 / 13, abs=within)
 
 
 def test_zones_of_imported_nodes_are_not_checked():
