@@ -134,7 +134,7 @@ def test_the_schema_agrees_with_the_decoder():
 
 
 def test_arrivals_follow_the_hours_and_days():
-    """Monday from 6:00: 24 an hour on average, at night none and on Sundays half as many as else."""
+    """None at night, and on Sundays half as many as on other days; the mean stays."""
     hours = [0] * 6 + [2] * 12 + [0] * 6
     workload = {"name": "w", "manifest": {"kind": "Pod"}, "hours": hours, "weekdays": [1, 1, 1, 1, 1, 1, 0.5]}
     for rate, within in (("rate", 1), ("poisson", 80)):
