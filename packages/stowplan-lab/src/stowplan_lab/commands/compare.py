@@ -41,10 +41,8 @@ _INTERRUPTED = 130
 @click.option(
     "--seeds",
     type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
     metavar="N",
-    help="Run each configuration with this many seeds.",
+    help="Run each configuration with this many seeds. Default: 5, and 1 on a recording.",
 )
 @scenario_options.SEEDS_FROM
 @PLUGINS
@@ -59,7 +57,7 @@ def compare(
     configs: tuple[str, ...],
     scenario: str | None,
     recording: str | None,
-    seeds: int,
+    seeds: int | None,
     seed: int | None,
     plugins: tuple[str, ...],
     jobs: int | None,
@@ -75,7 +73,7 @@ def compare(
     each, their differences from the first, and how many pods are placed differently.
 
     With --recording, each configuration schedules the recorded pods again; "recorded" as CONFIG stands for the
-    configuration in the recording.
+    configuration in the recording, "real" for what happened.
 
     \b
     Examples:
@@ -83,7 +81,7 @@ def compare(
       stowplan compare a.yaml b.yaml c.yaml --scenario day.yaml --seeds 20 --html compared.html
       stowplan compare a.yaml b.yaml --scenario day.yaml --dask tcp://127.0.0.1:8786 -o json
       stowplan compare no-rebalance tidy.yaml pack.yaml --scenario week.yaml   # policies
-      stowplan compare recorded new.yaml --recording mine.recording
+      stowplan compare real recorded new.yaml --recording mine.recording --seeds 10
       stowplan compare 1.36 1.37 --recording mine.recording       # what would an upgrade move?
     """
     if len(configs) < 2:
@@ -99,10 +97,10 @@ def compare(
     progress = Progress(quiet=quiet)
     try:
         if recording is not None:
-            found = _on_recording(recording, configs, plugins, workers, progress)
+            found = _on_recording(recording, configs, plugins, workers, progress, seeds=seeds or 1)
         else:
             assert scenario is not None
-            found = _on_scenario(scenario, configs, plugins, workers, progress, seeds=seeds, first=seed)
+            found = _on_scenario(scenario, configs, plugins, workers, progress, seeds=seeds or 5, first=seed)
     except WorkersError as error:
         raise click.ClickException(str(error)) from error
     finally:
@@ -158,7 +156,7 @@ def _on_scenario(
 
 
 def _on_recording(
-    recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: Progress
+    recording: str, configs: Sequence[str], plugins: Sequence[str], workers: Workers, progress: Progress, *, seeds: int
 ) -> ComparisonRecord:
     from stowplan.kube.kubernetes_versions import VersionError
     from stowplan.scheduler.engine.input_log.recording import RecordingError
@@ -176,8 +174,9 @@ def _on_recording(
             schedulers,
             names=configs,
             workers=workers,
+            seeds=seeds,
             plugins=plugins,
-            progress=lambda: progress("compare", next(runs), len(configs)),
+            progress=lambda: progress("compare", next(runs), seeds * len(configs)),
         )
     except (RecordingError, VersionError) as error:
         raise InputError(str(error)) from error

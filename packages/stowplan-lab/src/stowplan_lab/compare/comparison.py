@@ -39,6 +39,8 @@ from stowplan_lab.sweeps import Workers, run_all
 
 #: The name of the configuration of the recording.
 RECORDED = "recorded"
+#: Stands for what happened in the recording, to which configurations are compared.
+REAL = "real"
 #: Stands for the scenario without rebalancing.
 NO_REBALANCE = "no-rebalance"
 _WITH_VERSION = re.compile(r"(?:(.+)@)?(\d+\.\d+)")
@@ -46,8 +48,8 @@ _WITH_VERSION = re.compile(r"(?:(.+)@)?(\d+\.\d+)")
 PLACED_DIFFERENTLY = "placedDifferently"
 ONE_RUN = (
     "Pods and nodes come and go as recorded: run times of pods, actions of an autoscaler and replacements of "
-    "evicted pods could have been different. Nodes, utilization and cost are not compared. One recording is one run, "
-    "so there are no intervals: another week may differ."
+    "evicted pods could have been different. Nodes, utilization and cost are not compared. One recording is one run: "
+    "seeds only choose among equally good nodes, and another week may differ."
 )
 NO_ATTEMPTS = (
     "The recording followed a cluster and does not say when its scheduler tried pods. Here they are tried as soon as "
@@ -73,10 +75,14 @@ class Scheduler(PlainStruct, frozen=True):
     version: str | None = None
     #: The DeschedulerPolicy of the scenario's rebalancing, a file; "": there is none; None: the scenario's own.
     policy: str | None = None
+    #: Whether it is REAL.
+    real: bool = False
 
     @classmethod
     def of(cls, text: str) -> Scheduler:
-        """`FILE`, `1.36` or `FILE@1.36`, where FILE may be `recorded`; a policy; or NO_REBALANCE."""
+        """`FILE`, `1.36` or `FILE@1.36`, where FILE may be `recorded`; a policy; REAL or NO_REBALANCE."""
+        if text == REAL:
+            return cls(real=True)
         if text == NO_REBALANCE or is_policy(text):
             return cls(policy="" if text == NO_REBALANCE else text)
         found = None if Path(text).exists() else _WITH_VERSION.fullmatch(text)
@@ -113,7 +119,11 @@ def _version_of(scheduler: Scheduler) -> KubernetesVersion | None:
 
 def measured_recording(job: RecordingJob) -> Run:
     """Reschedule a recording; importable, for worker processes. Raises RecordingError, ConfigError."""
-    found = rerun(job.recording, _registry(job.plugins), job.scheduler.config, _version_of(job.scheduler))
+    side = job.scheduler
+    found = rerun(job.recording, _registry(job.plugins), side.config, _version_of(side), seed=job.seed)
+    if side.real:
+        nodes = {pod.key: pod.node_then for pod in found.pods.values()}
+        return Run({**wait_measures(found.waits_then), PLACED_DIFFERENTLY: 0.0}, nodes, version=str(found.version))
     return Run(_values(found), {pod.key: pod.node_now for pod in found.pods.values()}, version=str(found.version))
 
 
@@ -221,8 +231,6 @@ def values_of(summary: SummaryRecord) -> dict[str, float]:
 
 
 COMPARISON_VERSION = 1
-#: A recording has its own random state.
-_NO_SEED = 0
 J = TypeVar("J", Job, RecordingJob)
 
 
@@ -288,13 +296,21 @@ def compare_recorded(
     *,
     names: Sequence[str],
     workers: Workers,
+    seeds: int = 1,
     plugins: Sequence[str] = (),
     progress: Callable[[], object] = lambda: None,
 ) -> ComparisonRecord:
-    """Reschedule the recording with each scheduler; raises WorkersError, RecordingError."""
-    notes, sides = notes_of(recording), enumerate(schedulers)
-    jobs = [RecordingJob(recording, side, scheduler, _NO_SEED, tuple(plugins)) for side, scheduler in sides]
-    found = _compared(recording, names, (_NO_SEED,), jobs, measured_recording, workers, progress)
+    """Reschedule the recording with each scheduler; raises WorkersError, RecordingError.
+
+    `seeds`: how many; the first is the recorded random state.
+    """
+    notes, sides = notes_of(recording), list(enumerate(schedulers))
+    jobs = [
+        RecordingJob(recording, side, scheduler, seed, tuple(plugins))
+        for seed in range(seeds)
+        for side, scheduler in sides
+    ]
+    found = _compared(recording, names, range(seeds), jobs, measured_recording, workers, progress)
     return msgspec.structs.replace(found, notes=notes, recording=True)
 
 

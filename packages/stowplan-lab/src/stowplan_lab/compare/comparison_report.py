@@ -57,7 +57,7 @@ def _blocks(found: ComparisonRecord) -> Iterator[Block]:
         yield Grid(rows, header=head, right=frozenset(range(1, len(head))))
         yield Line()
         yield Line(COUNTED)
-        if not found.recording:
+        if len(found.seeds) > 1 or not found.recording:
             yield Line(PLUS_MINUS)
     for note in found.notes:
         yield Line(note)
@@ -75,7 +75,9 @@ def titles(found: ComparisonRecord) -> list[str]:
 
 
 def how_often(found: ComparisonRecord) -> str:
-    how = "a recording, scheduled again" if found.recording else count(len(found.seeds), "seed")
+    how = count(len(found.seeds), "seed")
+    if found.recording:
+        how = "a recording, scheduled again" + (f" with {how}" if len(found.seeds) > 1 else "")
     return f"{how} (interrupted)" if found.interrupted else how
 
 
@@ -102,7 +104,7 @@ def _difference(less: Estimate) -> str:
 
 
 def comparison_report(found: ComparisonRecord) -> ReportRecord:
-    spans = "" if found.recording else "; whiskers are 95 % confidence intervals of the mean"
+    spans = "" if found.recording and len(found.seeds) < 2 else "; whiskers are 95 % confidence intervals of the mean"
     named = tuple(f"{letter}: {name}" for letter, name in zip(letters(found), titles(found), strict=True))
     return ReportRecord(
         title=f"Comparison of configurations: {found.scenario}",

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from stowplan.app.cli.main import cli
 from stowplan.scheduler.engine.input_log.recording import RecordingError
-from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, RECORDED, Scheduler, compare_recorded
+from stowplan_lab.compare.comparison import NO_ATTEMPTS, ONE_RUN, REAL, RECORDED, Scheduler, compare_recorded
 from stowplan_lab.compare.comparison_report import NO_DIFFERENCE, comparison_report
 from support.live.recordings import a_short_run
 from support.sweeps.in_process import InProcessWorkers
@@ -66,6 +66,20 @@ def test_another_strategy_places_differently(recording, packing):
     assert 10 <= first < 15
     assert found.notes == (ONE_RUN,)
     assert ONE_RUN in comparison_report(found).notes
+
+
+def test_simulated_against_real_with_intervals(recording):
+    """Reality is one run, and scheduling again comes close to its waits."""
+    configs = (REAL, RECORDED)
+    schedulers = [Scheduler.of(one) for one in configs]
+    found = compare_recorded(recording, schedulers, names=configs, workers=InProcessWorkers(), seeds=3)
+    assert found.seeds == (0, 1, 2)
+    for one in found.measures:
+        real, again = one.values
+        assert real.low == real.mean == real.high
+        assert again.low is not None
+        assert again.mean == pytest.approx(real.mean, abs=0.05), one.name
+    assert "with 3 seeds; whiskers" in comparison_report(found).lines[-1]
 
 
 def test_a_recording_without_decisions_has_fewer_measures(recording, monkeypatch):

@@ -83,13 +83,15 @@ class RerunResult(PlainStruct, kw_only=True):
         return [pod for pod in self.pods.values() if pod.node_then != pod.node_now]
 
 
-def rerun(path: str, registry: Registry, config: str | None, version: KubernetesVersion | None = None) -> RerunResult:
+def rerun(
+    path: str, registry: Registry, config: str | None, version: KubernetesVersion | None = None, *, seed: int = 0
+) -> RerunResult:
     """Reschedule a run with all its files; None: with the recorded configuration, as the recorded version.
 
-    Raises RecordingError, ConfigError.
+    `seed`: chooses among equally good nodes; 0: the recorded random state. Raises RecordingError, ConfigError.
     """
     files = files_of_run(path)
-    run = Rerun(header_of(files[0]).as_version(version, registry.declarations), registry, config)
+    run = Rerun(header_of(files[0]).as_version(version, registry.declarations), registry, config, seed=seed)
     for entry in entries_of(files):
         run.take(entry.now, entry.input)
     return run.end()
@@ -120,14 +122,14 @@ class _PacedEngine:
 class Rerun:
     """One run over a recording, step by step."""
 
-    def __init__(self, header: Header, registry: Registry, config: str | None) -> None:
+    def __init__(self, header: Header, registry: Registry, config: str | None, *, seed: int = 0) -> None:
         #: The waits in the recording, and in this run.
         self.waiting_then, self.waiting_now = WaitingPods(), WaitingPods()
         features = header.features
         source = header.configuration if config is None else config
         configuration = load_config(source, plugins=registry.declarations, features=features)
-        chance = None
-        if header.chance is not None:
+        chance = Random(seed) if seed else None
+        if not seed and header.chance is not None:
             chance = Random()
             set_chance(chance, header.chance)
         self._engine = Engine(
