@@ -154,9 +154,15 @@ def test_only_available_commands_are_offered(image, settings):
     listed = told.stdout.split("Commands:\n")[1]
     # A continued line is indented further.
     names = [line.split()[0] for line in listed.splitlines() if line[2:3] != " "]
-    asking = "dump explain fit drain survive what-if rebalance check ui record replay shadow"
+    asking = "dump explain fit drain survive what-if rebalance check ui record replay shadow mcp"
     assert names == sorted(f"{asking} completion config run".split())
     assert "stowplan up" not in told.stdout
+
+
+def test_a_command_whose_extra_is_missing_says_so(image, settings):
+    told = ran(image, settings, "stowplan", "mcp", "-f", "cluster.json")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert told.stderr == "error: stowplan mcp needs the package mcp: pip install 'stowplan[mcp]'\n"
 
 
 @pytest.mark.parametrize(("name", "distribution"), [("up", "stowplan-cluster"), ("simulate", "stowplan-lab")])

@@ -139,7 +139,7 @@ class Workbench(PlainStruct):
     def answer(self, wanted: WhatIfChange) -> WorkbenchRecord:
         try:
             cluster = self.cluster()
-            changes = list(_changes(wanted, cluster))
+            changes = list(changes_of(wanted, cluster))
             if not changes:
                 raise BadRequest("what-if: nothing changes")
             seen: list[Plan] = []
@@ -158,7 +158,8 @@ class Workbench(PlainStruct):
         )
 
 
-def _changes(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
+def changes_of(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
+    """Raises BadRequest, LoadError."""
     for one in wanted.add_nodes:
         yield AddNodes(_within(one.count, MOST_NODES, "addNodes: count"), one.like)
     yield from map(Remove, wanted.remove)

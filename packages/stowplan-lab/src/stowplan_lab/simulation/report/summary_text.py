@@ -54,11 +54,12 @@ def _part_row(part: PartRecord, resources: Sequence[str], costs: bool) -> tuple[
     )
 
 
-def summary_page(summary: SummaryRecord, folder: str) -> list[Block]:
+def summary_page(summary: SummaryRecord, folder: str | None) -> list[Block]:
+    """`folder`: where the results are, if they are kept."""
     return list(_blocks(summary, folder))
 
 
-def _blocks(summary: SummaryRecord, folder: str) -> Iterator[Block]:
+def _blocks(summary: SummaryRecord, folder: str | None) -> Iterator[Block]:
     ended = " (interrupted)" if summary.interrupted else ""
     version = f", as Kubernetes {summary.emulated_version}"
     yield Line(
@@ -86,8 +87,9 @@ def _blocks(summary: SummaryRecord, folder: str) -> Iterator[Block]:
                 yield Line(f"… and {len(parts) - _PARTS:,} more, see summary.json", indent=2)
     for note in summary.notes:
         yield Line((("note: ", "dim"), (note, "")))
-    yield Line()
-    yield Line(f"Results are in {folder}; open {folder}/report.html for pictures.")
+    if folder is not None:
+        yield Line()
+        yield Line(f"Results are in {folder}; open {folder}/report.html for pictures.")
 
 
 def unplaced_text(waits: WaitsRecord) -> str:

@@ -19,6 +19,7 @@ from stowplan.app.cli.shell_completion import complete_namespace, file_option
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
 from stowplan.kube.kubernetes_versions import KubernetesVersion
+from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
@@ -264,28 +265,39 @@ def check_recursive(files: Sequence[str], *, recursive: bool) -> None:
         raise click.UsageError("-R needs -f: it reads the subdirectories of directories given with -f.")
 
 
-def answer(
-    cluster: Cluster,
-    record: NotedAnswer | RebalanceRecord | RoomAnswer,
-    page: Callable[[Any], list[Block]],
-    *,
-    no: bool,
-    output: str,
-    exit_code: bool,
-    notes: Sequence[str] = (),
-) -> None:
-    """`no`: whether the answer is no; `notes`: in addition to the record's."""
-    from stowplan.ask.explain.text.tables import write
+class Answered(PlainStruct, frozen=True, kw_only=True):
+    """An answer about a cluster, for whoever asked: a command, or an agent."""
 
-    record = _with_notes(record, notes, cluster.failures)
-    if output in ("json", "yaml"):
-        write_data(record.to_dict() | answered_as(cluster.state.emulated_version), output)
-    else:
-        write(page(record), sys.stdout)
-    if cluster.failures:
-        raise SystemExit(InputError.exit_code)
-    if exit_code and no:
-        raise SystemExit(NO)
+    cluster: Cluster
+    record: NotedAnswer | RebalanceRecord | RoomAnswer
+    page: Callable[[Any], list[Block]]
+    #: Whether the answer is no.
+    no: bool
+    #: In addition to the record's.
+    notes: Sequence[str] = ()
+
+    @property
+    def _noted(self) -> NotedAnswer | RebalanceRecord | RoomAnswer:
+        return _with_notes(self.record, self.notes, self.cluster.failures)
+
+    def document(self) -> dict[str, Any]:
+        return self._noted.to_dict() | answered_as(self.cluster.state.emulated_version)
+
+    def text(self) -> list[Block]:
+        return self.page(self._noted)
+
+    def write(self, output: str, *, exit_code: bool) -> None:
+        """Print it, and exit if it is no answer, or if it is no and that was asked for."""
+        from stowplan.ask.explain.text.tables import write
+
+        if output in ("json", "yaml"):
+            write_data(self.document(), output)
+        else:
+            write(self.text(), sys.stdout)
+        if self.cluster.failures:
+            raise SystemExit(InputError.exit_code)
+        if exit_code and self.no:
+            raise SystemExit(NO)
 
 
 #: Maximum number of failures in an answer.

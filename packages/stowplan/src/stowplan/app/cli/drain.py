@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
+from stowplan.app.cli.cluster_options import EXIT_CODES, Answered, cluster_of, question_options
+from stowplan.app.cli.data_output import Progress
 from stowplan.app.cli.shell_completion import complete_node, complete_zone
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.kube.api.label_selectors import Selector
@@ -15,6 +17,7 @@ from stowplan.scheduler.framework.explanations.formatting import listed
 
 if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
+    from stowplan.app.sources.object_references import Reference
 
 #: Flags of kubectl drain that are assumed: without them it would refuse.
 _ASSUMED = ("--ignore-daemonsets", "--delete-emptydir-data")
@@ -110,27 +113,61 @@ def drain(
     """
     # Slow to import, and not needed for the help.
     from stowplan.app.sources.object_references import references
-    from stowplan.ask.what_if.answer_text import drain_page
-    from stowplan.ask.what_if.drain import drain as what_a_drain_does
 
     if not (nodes or zone or selector or all_nodes):
         raise click.UsageError("Say which nodes: NODE…, --zone, -l or --all.")
     wanted = references(nodes)
     with reported(source["config"]):
-        pods = _labels("--pod-selector", pod_selector)
+        pods = labels_of("--pod-selector", pod_selector)
         about = cluster_of(**source)
-        chosen = [about.find_node(node) for node in wanted]
-        if zone or selector or all_nodes:
-            chosen += _nodes_of(about, zone, selector)
-        about.note_unplaced()
-        record = what_a_drain_does(
-            about.cluster, chosen, rolling=max_unavailable, pods=pods, budgets=not disable_eviction
-        )
-        no = bool(record.stranded or record.blocked_by or (record.lost and not force))
-        answer(about.cluster, record, drain_page, no=no, output=output, exit_code=exit_code)
+        progress = Progress(unit="nodes")
+        try:
+            found = drained(
+                about,
+                wanted,
+                zone=zone,
+                selector=selector,
+                all_nodes=all_nodes,
+                max_unavailable=max_unavailable,
+                pods=pods,
+                disable_eviction=disable_eviction,
+                force=force,
+                progress=partial(progress, "drain"),
+            )
+        finally:
+            progress.close()
+        found.write(output, exit_code=exit_code)
 
 
-def _labels(option: str, text: str | None) -> Selector:
+def drained(
+    about: ClusterSource,
+    nodes: Sequence[Reference],
+    *,
+    zone: str | None,
+    selector: str | None,
+    all_nodes: bool,
+    max_unavailable: int | None,
+    pods: Selector,
+    disable_eviction: bool,
+    force: bool = False,
+    progress: Callable[[int, int], object],
+) -> Answered:
+    """What the drain would do, by the options of the command; raises InputError."""
+    from stowplan.ask.what_if.answer_text import drain_page
+    from stowplan.ask.what_if.drain import drain as what_a_drain_does
+
+    chosen = [about.find_node(node) for node in nodes]
+    if zone or selector or all_nodes:
+        chosen += _nodes_of(about, zone, selector)
+    about.note_unplaced()
+    record = what_a_drain_does(
+        about.cluster, chosen, rolling=max_unavailable, pods=pods, budgets=not disable_eviction, progress=progress
+    )
+    no = bool(record.stranded or record.blocked_by or (record.lost and not force))
+    return Answered(cluster=about.cluster, record=record, page=drain_page, no=no)
+
+
+def labels_of(option: str, text: str | None) -> Selector:
     from stowplan.kube.api.label_selectors import SelectorError
     from stowplan.kube.api.selector_text import parse_label_selector
 
@@ -143,7 +180,7 @@ def _labels(option: str, text: str | None) -> Selector:
 def _nodes_of(about: ClusterSource, zone: str | None, selector: str | None) -> list[str]:
     from stowplan.ask.what_if.hypothetical_nodes import nodes_of, zone_of
 
-    labels = _labels("-l", selector)
+    labels = labels_of("--selector", selector)
     found = [
         node.metadata.name
         for node in nodes_of(about.cluster)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
+from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, Answered, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_node, complete_pod_or_file, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 
@@ -86,58 +86,78 @@ def fit(
       stowplan fit -f cluster.json podgroup/research/train --replicas 4
       stowplan fit gpu-job.yaml --replicas 64 --like small=0.40 --like large=1.20 -o json
     """
-    # Slow to import, and not needed for the help.
-    from stowplan.ask.what_if.answer_text import fit_page, group_fit_page
-    from stowplan.ask.what_if.fit import fit as how_many_fit
-    from stowplan.ask.what_if.group_fit import fit_group
-    from stowplan.ask.what_if.quotas import quota_limits
-
     if not words:
         if replicas is not None or likes or templates:
             raise click.UsageError("--more, --like and --node-template are about a pod, a workload or a file: name it.")
-        _room(output=output, exit_code=exit_code, **source)
+        with reported(source["config"]):
+            room_left(cluster_of(**source)).write(output, exit_code=exit_code)
         return
     wanted = _wanted(words)
     group = wanted if not isinstance(wanted, Path) and wanted.kind == "PodGroup" else None
     files, recursive = source["files"], source["recursive"]
     with reported(source["config"]):
         about = cluster_of(
-            **source, groups=group is not None, workloads=_workloads(wanted, source["namespace"]), quotas=True
+            **source, groups=group is not None, workloads=workloads_of(wanted, source["namespace"]), quotas=True
         )
         kinds = _kinds(about, likes, templates)
-        enough = 1 if replicas is None else replicas
         if group is not None:
-            fitting = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=kinds)
-            no = fitting.fits < enough
-            answer(about.cluster, fitting, group_fit_page, no=no, output=output, exit_code=exit_code)
-            return
-        pod, claims = _pod_of(about, wanted, files, recursive=recursive)
-        record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
-        more = record.fits if replicas is None else replicas
-        limits = quota_limits(about.cluster, about.quotas, [(pod, max(more, enough))])
-        answer(
-            about.cluster,
-            record,
-            fit_page,
-            no=min(record.fits, *(limit.allowed for limit in limits), enough) < enough,
-            output=output,
-            exit_code=exit_code,
-            notes=[limit.text for limit in limits],
-        )
+            found = groups_that_fit(about, group, replicas=replicas, kinds=kinds)
+        else:
+            pod, claims = _pod_of(about, wanted, files, recursive=recursive)
+            found = pods_that_fit(about, pod, claims, replicas=replicas, kinds=kinds)
+        found.write(output, exit_code=exit_code)
 
 
-def _room(*, output: str, exit_code: bool, namespace: str | None, **source: Any) -> None:
+def groups_that_fit(
+    about: ClusterSource, group: Reference, *, replicas: int | None, kinds: list[NodeKind] | None
+) -> Answered:
+    """How many more groups like an existing one fit; raises InputError."""
+    from stowplan.ask.what_if.answer_text import group_fit_page
+    from stowplan.ask.what_if.group_fit import fit_group
+
+    record = fit_group(about.cluster, about.find_group(group), replicas=replicas, kinds=kinds)
+    no = record.fits < (1 if replicas is None else replicas)
+    return Answered(cluster=about.cluster, record=record, page=group_fit_page, no=no)
+
+
+def pods_that_fit(
+    about: ClusterSource,
+    pod: Pod,
+    claims: Mapping[str, ResourceClaimSpec],
+    *,
+    replicas: int | None,
+    kinds: list[NodeKind] | None,
+) -> Answered:
+    """How many more copies of a pod fit, with the templates of its claims."""
+    # Slow to import, and not needed for the help.
+    from stowplan.ask.what_if.answer_text import fit_page
+    from stowplan.ask.what_if.fit import fit as how_many_fit
+    from stowplan.ask.what_if.quotas import quota_limits
+
+    record = how_many_fit(about.cluster, pod, replicas=replicas, kinds=kinds, claim_templates=claims)
+    enough = 1 if replicas is None else replicas
+    more = record.fits if replicas is None else replicas
+    limits = quota_limits(about.cluster, about.quotas, [(pod, max(more, enough))])
+    return Answered(
+        cluster=about.cluster,
+        record=record,
+        page=fit_page,
+        no=min(record.fits, *(limit.allowed for limit in limits), enough) < enough,
+        notes=[limit.text for limit in limits],
+    )
+
+
+def room_left(about: ClusterSource) -> Answered:
+    """How many more pods of common shapes fit."""
     from stowplan.ask.rebalance.gained_room import room
     from stowplan.ask.rebalance.plan_text import room_page
 
-    with reported(source["config"]):
-        about = cluster_of(**source)
-        found = room(about.cluster)
-        no = any(not shape.fits for shape in found.room.shapes)
-        answer(about.cluster, found, room_page, no=no, output=output, exit_code=exit_code)
+    found = room(about.cluster)
+    no = any(not shape.fits for shape in found.room.shapes)
+    return Answered(cluster=about.cluster, record=found, page=room_page, no=no)
 
 
-def _workloads(wanted: Reference | Path, namespace: str | None) -> list[WorkloadName]:
+def workloads_of(wanted: Reference | Path, namespace: str | None) -> list[WorkloadName]:
     """To read of a live cluster."""
     from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
 
@@ -155,11 +175,16 @@ def _wanted(words: Sequence[str]) -> Reference | Path:
     found = references(words)
     if len(found) > 1:
         raise click.UsageError(f"Ask about one pod, workload or file; got {' '.join(words)!r}.")
-    if found[0].kind == "Node":
+    return not_a_node(found[0])
+
+
+def not_a_node(wanted: Reference) -> Reference:
+    """What can be copied; raises click.UsageError."""
+    if wanted.kind == "Node":
         raise click.UsageError(
-            f"{found[0]} is a node: ask how many copies of a pod or workload fit, as in fit shop/web-0."
+            f"{wanted} is a node: ask how many copies of a pod or workload fit, as in fit shop/web-0."
         )
-    return found[0]
+    return wanted
 
 
 def _kinds(about: ClusterSource, likes: Sequence[str], templates: Sequence[str]) -> list[NodeKind] | None:

@@ -21,6 +21,7 @@ _QUESTIONS = Section(
         ("stowplan dump -o cluster.json", "save the cluster in a file"),
         ("stowplan explain -f cluster.json pending", "the same from files"),
         ("stowplan ui", "the cluster as a picture in your browser"),
+        ("stowplan mcp", "the same for agents, as tools"),
     ),
 )
 _WHAT_IF = Section(
@@ -67,6 +68,7 @@ HOMES = {
     "dump": "stowplan.app.cli.dump:dump",
     "explain": "stowplan.app.cli.explain.command:explain",
     "fit": "stowplan.app.cli.fit:fit",
+    "mcp": "stowplan.app.cli.mcp.command:mcp",
     "rebalance": "stowplan.app.cli.rebalance:rebalance",
     "record": "stowplan.app.cli.record:record",
     "replay": "stowplan.app.cli.replay:replay",

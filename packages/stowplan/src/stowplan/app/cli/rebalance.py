@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
+from stowplan.app.cli.cluster_options import EXIT_CODES, Answered, cluster_of, question_options
 from stowplan.app.cli.data_output import Progress
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
@@ -153,7 +153,8 @@ def rebalance(
             for line in commands_of(record):
                 click.echo(line)
             return
-        answer(about.cluster, record, rebalance_page, no=not record.met, output=output, exit_code=exit_code)
+        found = Answered(cluster=about.cluster, record=record, page=rebalance_page, no=not record.met)
+        found.write(output, exit_code=exit_code)
 
 
 def _check_apply(source: Mapping[str, Any], *, commands: bool) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.cluster_options import EXIT_CODES, answer, cluster_of, question_options
+from stowplan.app.cli.cluster_options import EXIT_CODES, Answered, cluster_of, question_options
 from stowplan.app.cli.data_output import Progress
 from stowplan.app.cli.shell_completion import complete_node
 from stowplan.app.command_line.error_reporting import reported
+
+if TYPE_CHECKING:
+    from stowplan.app.sources.cluster_source import ClusterSource
 
 
 @click.command(epilog=EXIT_CODES, short_help="Which pods would find no node after the loss of a node or zone.")
@@ -40,21 +44,27 @@ def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, *
       stowplan survive --by node
       stowplan survive --by topology.kubernetes.io/rack -f cluster.json -o json
     """
+    with reported(source["config"]):
+        about = cluster_of(**source)
+        # A node at a time can take a minute in a large cluster.
+        progress = Progress(unit="losses")
+        try:
+            found = losses(about, by, only, progress=partial(progress, "survive"))
+        finally:
+            progress.close()
+        found.write(output, exit_code=exit_code)
+
+
+def losses(about: ClusterSource, by: str | None, only: str | None, *, progress: Callable[[int, int], None]) -> Answered:
+    """What each loss would cost."""
     # Slow to import, and not needed for the help.
     from stowplan.ask.what_if.answer_text import survive_page
     from stowplan.ask.what_if.survive import survive as what_survives
 
-    with reported(source["config"]):
-        about = cluster_of(**source)
-        about.note_unplaced()
-        if only is not None:
-            # The value of a label may have a slash.
-            only = only.removeprefix("node/") if by in (None, "node") else only
-        # A node at a time can take a minute in a large cluster.
-        progress = Progress(unit="losses")
-        try:
-            found = what_survives(about.cluster, by, only=only, progress=partial(progress, "survive"))
-        finally:
-            progress.close()
-        no = any(loss.stranded or loss.gone for loss in found.losses)
-        answer(about.cluster, found, survive_page, no=no, output=output, exit_code=exit_code)
+    about.note_unplaced()
+    if only is not None:
+        # The value of a label may have a slash.
+        only = only.removeprefix("node/") if by in (None, "node") else only
+    found = what_survives(about.cluster, by, only=only, progress=progress)
+    no = any(loss.stranded or loss.gone for loss in found.losses)
+    return Answered(cluster=about.cluster, record=found, page=survive_page, no=no)

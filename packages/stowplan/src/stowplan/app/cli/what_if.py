@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, answer, cluster_of, question_options
+from stowplan.app.cli.cluster_options import EXIT_CODES, NAMESPACE, Answered, cluster_of, question_options
 from stowplan.app.cli.shell_completion import complete_node, complete_workload, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.kube.structs import PlainStruct
@@ -107,11 +107,8 @@ def what_if(
     # Slow to import, and not needed for the help.
     from stowplan.app.sources.object_references import reference
     from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES
-    from stowplan.ask.what_if.answer_text import what_if_page
-    from stowplan.ask.what_if.before_and_after import what_if as compare
     from stowplan.ask.what_if.hypothetical_changes import AddNodes, Reconfigure, Remove
     from stowplan.ask.what_if.hypothetical_nodes import MOST_NODES
-    from stowplan.ask.what_if.quotas import quota_limits, scaled_up
 
     if (add_nodes is None) != (like is None):
         raise click.UsageError("--add-nodes N and --like NODE go together.")
@@ -139,17 +136,24 @@ def what_if(
         changes += [Reconfigure(new_config)] if new_config else []
         if not changes:
             raise click.UsageError("Say what changes: --add-nodes, --remove, --label, --taint, --scale, --apply, …")
-        record = compare(about.cluster, *changes)
-        limits = quota_limits(about.cluster, about.quotas, scaled_up(about.cluster, changes))
-        answer(
-            about.cluster,
-            record,
-            what_if_page,
-            no=bool(record.after.pending or limits),
-            output=output,
-            exit_code=exit_code,
-            notes=[limit.text for limit in limits],
-        )
+        changed_cluster(about, changes).write(output, exit_code=exit_code)
+
+
+def changed_cluster(about: ClusterSource, changes: Sequence[Change]) -> Answered:
+    """The cluster before and after the changes."""
+    from stowplan.ask.what_if.answer_text import what_if_page
+    from stowplan.ask.what_if.before_and_after import what_if as compare
+    from stowplan.ask.what_if.quotas import quota_limits, scaled_up
+
+    record = compare(about.cluster, *changes)
+    limits = quota_limits(about.cluster, about.quotas, scaled_up(about.cluster, changes))
+    return Answered(
+        cluster=about.cluster,
+        record=record,
+        page=what_if_page,
+        no=bool(record.after.pending or limits),
+        notes=[limit.text for limit in limits],
+    )
 
 
 def _label(node: str, text: str) -> Label:

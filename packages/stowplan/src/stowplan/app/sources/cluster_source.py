@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -597,10 +598,29 @@ def _config_for_questions(configuration: ConfigurationRecord) -> dict[str, Any]:
     return {**found, "extenders": kept}
 
 
+#: Notes of a server's question, which its answer shows; None: they are the command's.
+_COLLECTED: ContextVar[list[str] | None] = ContextVar("notes", default=None)
+
+
 def note(*notes: str) -> None:
     """Show a note to the user."""
+    collected = _COLLECTED.get()
+    if collected is not None:
+        collected += notes
+        return
     for one in notes:
         click.echo(f"note: {one}", err=True)
+
+
+@contextmanager
+def collected_notes() -> Iterator[list[str]]:
+    """Within the context, notes are put into this list."""
+    found: list[str] = []
+    token = _COLLECTED.set(found)
+    try:
+        yield found
+    finally:
+        _COLLECTED.reset(token)
 
 
 def _group_of(obj: object) -> str:

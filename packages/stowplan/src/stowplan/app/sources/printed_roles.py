@@ -37,10 +37,13 @@ def role_of_follower(configuration: Configuration, registry: Registry, *, name: 
     return _role(name, {resource_of(kind): {"list", "watch"} for kind in _kinds(configuration, registry)})
 
 
-def role_of_reader(configuration: Configuration, registry: Registry, *, name: str) -> str:
-    """For whoever reads it once, to answer a question: also Events and quotas, finished pods and workloads by name."""
-    kinds = (*_kinds(configuration, registry), Event, custom_resource(QUOTA_RESOURCE))
-    verbs = {resource_of(kind): {"list"} for kind in kinds}
+def role_of_reader(configuration: Configuration, registry: Registry, *, name: str, follows: bool = False) -> str:
+    """For whoever answers questions: also Events and quotas, finished pods and workloads by name.
+
+    `follows`: whether the scheduler's kinds are watched, too.
+    """
+    verbs = {resource_of(kind): {"list", *(["watch"] if follows else [])} for kind in _kinds(configuration, registry)}
+    verbs |= {resource_of(kind): {"list"} for kind in (Event, custom_resource(QUOTA_RESOURCE))}
     verbs[resource_of(Pod)].add("get")
     return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
 

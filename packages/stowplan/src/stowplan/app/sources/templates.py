@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec.structs import replace
 
@@ -22,17 +22,17 @@ from stowplan.kube.api.types import Pod, StatefulSet
 from stowplan.kube.claims.stateful_claims import with_claims
 
 
-def read_checked(path: str, *, others: Collection[str] = ()) -> Loaded:
-    """A file, with what an API server would refuse in it noted; raises LoadError where that would mislead."""
-    loaded = load_files([path], others=others)
+def read_checked(path: str, stdin: BinaryIO | None = None, *, others: Collection[str] = ()) -> Loaded:
+    """A file, or `stdin` for "-", with what an API server would refuse noted; raises LoadError where that misleads."""
+    loaded = load_files([path], stdin, others=others)
     note(*loaded.notes, *checked(loaded.manifests(), loaded.unread))
     return loaded
 
 
-def pod_in(about: ClusterSource, path: str) -> Pod:
+def pod_in(about: ClusterSource, path: str, stdin: BinaryIO | None = None) -> Pod:
     """The pod of a file, which must contain one object with a pod template; a StatefulSet is added to the cluster."""
     kinds = (*WORKLOADS, "PodTemplate")
-    found = [raw for raw, _ in read_checked(path, others=(*kinds, TEMPLATE)).manifests() if raw["kind"] in kinds]
+    found = [raw for raw, _ in read_checked(path, stdin, others=(*kinds, TEMPLATE)).manifests() if raw["kind"] in kinds]
     if len(found) != 1:
         raise InputError(f"{path}: want one Pod, Deployment or the like, got {len(found)}{_one_of(path, found)}")
     if found[0]["kind"] == "StatefulSet":

@@ -91,9 +91,9 @@ async def read_live_cluster(
 ) -> LiveCluster:
     """Raises LiveClusterError.
 
-    `workloads`: to read as well; without a namespace, they are in the context's. `quotas`: whether to read
-    ResourceQuotas. `documents` stores the original
-    objects, as far as needed; `agent` is the User-Agent.
+    `kinds` may be empty. `workloads`: to read as well; without a namespace, they are in the context's. `quotas`:
+    whether to read ResourceQuotas. `documents` stores the original objects, as far as needed; `agent` is the
+    User-Agent.
     """
     async with live_api(live, agent=agent, documents=documents) as (api, namespace):
         return await read_from(api, kinds, events=events, workloads=workloads, quotas=quotas, namespace=namespace)
@@ -193,9 +193,10 @@ class _Reading(PlainStruct):
 
     async def everything(self, kinds: Sequence[WatchedKind], *, quotas: bool) -> None:
         # Starts with a single request, so that an unreachable server, or failed authentication, is reported once.
-        first, *others = (watched for watched in kinds if not watched.measured)
-        await self._kind(first)
-        reads = [*map(self._kind, others), *([self._quotas()] if quotas else [])]
+        listed_kinds = [watched for watched in kinds if not watched.measured]
+        for first in listed_kinds[:1]:
+            await self._kind(first)
+        reads = [*map(self._kind, listed_kinds[1:]), *([self._quotas()] if quotas else [])]
         results = await asyncio.gather(*reads, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):

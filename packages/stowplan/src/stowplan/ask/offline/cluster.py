@@ -295,6 +295,10 @@ class Cluster:
         """
         return tuple(self._attempts.failures)
 
+    def forget_failures(self) -> None:
+        """Begin again with none, for whoever asks more than one question."""
+        self._attempts.failures.clear()
+
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""
         return watched_kinds(self.algorithm.frameworks.values(), report=report)

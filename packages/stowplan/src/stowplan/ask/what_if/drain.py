@@ -7,7 +7,7 @@ most that many nodes are drained at a time, and return empty.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
@@ -33,12 +33,13 @@ def drain(
     rolling: int | None = None,
     pods: Selector = EVERYTHING,
     budgets: bool = True,
+    progress: Callable[[int, int], object] | None = None,
 ) -> DrainRecord:
     """Where the pods of these nodes would go, and which would be stranded, lost or protected by a budget.
 
     `rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently. `pods`: labels
     of the pods that are drained. `budgets`: whether disruption budgets protect pods, as they do against evictions, but
-    not against deletions.
+    not against deletions. `progress` is called with the number of nodes that are empty, and their total.
 
     Examples:
         >>> found = drain(cluster, ["node-b1"])
@@ -51,12 +52,21 @@ def drain(
     if rolling is not None and not (isinstance(rolling, int) and rolling >= 1):
         raise ClusterError(f"nodes that are out at a time: want 1 or more, got {rolling!r}")
     with cluster.transaction():
-        return _Drain(cluster, pods, budgets=budgets).run(names, rolling)
+        return _Drain(cluster, pods, budgets=budgets, progress=progress).run(names, rolling)
 
 
 class _Drain:
-    def __init__(self, cluster: Cluster, selector: Selector, *, budgets: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        selector: Selector,
+        *,
+        budgets: bool,
+        progress: Callable[[int, int], object] | None,
+    ) -> None:
         self._cluster = cluster
+        self._progress = progress
+        self._emptied = self._total = 0
         self._selector = selector
         self._are_budgets_obeyed = budgets
         self._budgets = Budgets(cluster)
@@ -74,6 +84,7 @@ class _Drain:
 
     def run(self, names: list[str], rolling: int | None) -> DrainRecord:
         order = sorted(names, key=self._drain_order)
+        self._total = len(order)
         if rolling is None:
             self._drain_nodes(order)
         else:
@@ -123,6 +134,9 @@ class _Drain:
             # Pods that find a node come before those of the next one, and return their disruptions.
             while (len(self._moves) > moves or name == names[-1]) and self._try_again() and blocks:
                 blocks = self._empty(names, blocks)
+            self._emptied += 1
+            if self._progress is not None:
+                self._progress(self._emptied, self._total)
         self._blocks += blocks.values()
 
     def _empty(self, names: list[str], only: Collection[str] | None = None) -> dict[str, BlockRecord]:

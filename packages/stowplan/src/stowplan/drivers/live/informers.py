@@ -95,6 +95,12 @@ class Informers:
         """Resources whose initial list has not arrived yet -> why; "" if it is in progress."""
         return {str(resource_of(kind)): why for kind, why in self._awaited.items()}
 
+    @property
+    def stale(self) -> dict[type[ApiStruct], Failing]:
+        """Kinds that were listed and whose changes cannot be read now -> why; it is tried again."""
+        known = ((kind, watch.trouble) for kind, watch in self._watches.items() if kind not in self._awaited)
+        return {kind: why for kind, why in known if why is not None and kind not in self._missing}
+
     def known(self, kind: type[ApiStruct]) -> list[Any]:
         """The last known objects of a kind."""
         watch = self._watches.get(kind)

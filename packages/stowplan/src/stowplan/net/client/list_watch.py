@@ -214,6 +214,11 @@ class ListWatch(Generic[T]):
         return self._known.objects()
 
     @property
+    def trouble(self) -> Failing | None:
+        """What is failing and being retried."""
+        return self._trouble
+
+    @property
     def undelivered(self) -> bool:
         """Whether some known changes have not been delivered yet."""
         return bool(self._changes)
@@ -345,7 +350,8 @@ class ListWatch(Generic[T]):
         self._version = listing.resource_version
         self._listed = True
         self._news.set()
-        if self._trouble is not None and self._trouble.doing == "listing":
+        if self._trouble is not None and (self._trouble.doing == "listing" or self._relisted is not None):
+            # A watch shows that it works with its first event, for which a relist does not wait.
             self._works()
 
     async def _watch(self, progress: _Progress) -> None:

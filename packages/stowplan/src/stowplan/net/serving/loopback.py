@@ -134,12 +134,12 @@ class TokenAccess:
         if not given:
             return ANONYMOUS_USER
         if kind.lower() != "bearer" or not hmac.compare_digest(given.strip().encode(errors="replace"), self._token):
-            raise Unauthorized("this is not the token of this server: it is in the address that the command printed")
+            raise Unauthorized("this is not the token of this server, which its command prints")
         return _OWNER
 
     async def authorize(self, user: UserInfo, *, verb: str, path: str) -> None:
         if user is not _OWNER and not self._public(path):
-            raise Unauthorized("this server requires its token: it is in the URL that the command printed")
+            raise Unauthorized("this server requires its token, which its command prints")
 
     def without_credentials(self, headers: Headers) -> Headers:
         return _without_credentials(headers)

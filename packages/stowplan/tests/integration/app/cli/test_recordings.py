@@ -166,7 +166,7 @@ def test_differences_are_reported_with_their_file(rotated, tmp_path):
 READS = ("explain", "fit", "drain", "survive", "what-if")
 
 
-@pytest.mark.parametrize("command", ["record", "shadow", *READS])
+@pytest.mark.parametrize("command", ["record", "shadow", "mcp", *READS])
 def test_the_role_that_it_needs(command):
     code, output = run(command, "--rbac")
     assert code == 0
@@ -174,8 +174,9 @@ def test_the_role_that_it_needs(command):
     assert role["metadata"]["name"] == f"stowplan-{'read' if command in READS else command}"
     verbs = {resource: rule["verbs"] for rule in role["rules"] for resource in rule["resources"]}
     assert verbs["nodes"] == (["list"] if command in READS else ["list", "watch"])
-    assert verbs["pods"] == (["get", "list"] if command in READS else ["list", "watch"])
-    assert ("events" in verbs) == (command in READS)
+    one_by_one = ["get"] if command in (*READS, "mcp") else []
+    assert verbs["pods"] == [*one_by_one, *verbs["nodes"]]
+    assert ("events" in verbs) == bool(one_by_one)
     assert "secrets" not in verbs
 
 

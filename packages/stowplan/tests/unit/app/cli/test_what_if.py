@@ -190,7 +190,7 @@ class TestDrain:
             ([], "Say which nodes"),
             (["zz"], 'node "zz" not found'),
             (["-l", "a=="], "no node has the labels a=="),
-            (["-l", "a in"], "-l a in: "),
+            (["-l", "a in"], "--selector a in: "),
             (["--zone", "q", "-l", "a=b"], "no node has the zone q and the labels a=b; zones there: x, y"),
         ],
     )

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 #: Number of groups of equal pods that a page explains.
 _GROUPS = 10
+#: The field with the number of entries that are left out of a document, by field.
+LEFT_OUT = "leftOut"
 #: Number of pod groups that are judged as a whole in an answer about many pods.
 _MAX_POD_GROUPS = 100
 
@@ -55,9 +57,12 @@ class Answer(PlainStruct, frozen=True, kw_only=True):
     #: Of each pod or group: whether it could not be judged.
     unjudged: Sequence[bool] = ()
 
+    def document(self) -> dict[str, Any]:
+        return self.data() | answered_as(self.version)
+
     def write(self, output: str) -> None:
         if output in ("json", "yaml"):
-            write_data(self.data() | answered_as(self.version), output)
+            write_data(self.document(), output)
         else:
             write(self.text(), sys.stdout)
 
@@ -93,7 +98,8 @@ def watch(answer: Callable[[], Answer], interval: float, sleep: Callable[[float]
 # -- pods -----------------------------------------------------------------------------------------------------------
 
 
-def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answer:
+def about_pods(about: ClusterSource, selection: Selection, output: str, *, most: int | None = None) -> Answer:
+    """`most`: groups of equal pods in the data, those first that a page shows first; None: all, as they come."""
     pods = selection.pods(about)
     kinds = list(_kinds(about, pods))
     groups = [group for _, group in kinds]
@@ -112,16 +118,21 @@ def about_pods(about: ClusterSource, selection: Selection, output: str) -> Answe
             return records.document(
                 replace(record, pod_group=_group_of(about, pods), relief=about.more_nodes(groups[0]))
             )
-        found = tuple(_record(summarized, engine, *one) for one in zip(groups, reported, strict=True))
+        told = list(zip(groups, reported, strict=True))
+        if most is not None:
+            told = _most_first(told, most)
+        found = tuple(_record(summarized, engine, *one) for one in told)
         named = tuple(workload for workload, _ in workloads)
-        return records.document(
-            records.VerdictListRecord(kind="ExplainList", workloads=named, summary=summary_record(), verdicts=found)
+        listed = records.VerdictListRecord(
+            kind="ExplainList", workloads=named, summary=summary_record(), verdicts=found
         )
+        left_out = len(groups) - len(told)
+        return records.document(listed) | ({LEFT_OUT: {"verdicts": left_out}} if left_out else {})
 
     def page() -> list[Block]:
         if not groups and not workloads:
             return [Line(_nobody(about, selection))]
-        shown = _most_first(list(zip(groups, reported, strict=True)), wide)
+        shown = _most_first(list(zip(groups, reported, strict=True)), len(groups) if wide else _GROUPS)
         several = len(groups) > 1
         blocks: list[Block] = []
         if several or workloads or (groups[0].alike and crowded(summary_record())):
@@ -226,11 +237,11 @@ def _nobody(about: ClusterSource, selection: Selection) -> str:
     return f"No pod is pending{others}."
 
 
-def _most_first(found: list[_Told], wide: bool) -> list[_Told]:
+def _most_first(found: list[_Told], most: int) -> list[_Told]:
     """Pending pods with suggestions before those that have a node, or will get one; the largest group first."""
-    if wide or len(found) <= _GROUPS:
+    if len(found) <= most:
         return found
-    return sorted(found, key=lambda one: (one[0].state not in WITHOUT_NODE, one[0].state, -len(one[0].keys)))[:_GROUPS]
+    return sorted(found, key=lambda one: (one[0].state not in WITHOUT_NODE, one[0].state, -len(one[0].keys)))[:most]
 
 
 def _record(

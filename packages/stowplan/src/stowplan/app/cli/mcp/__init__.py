@@ -1,0 +1,1 @@
+"""`stowplan mcp`: the questions of the commands, as tools for agents."""

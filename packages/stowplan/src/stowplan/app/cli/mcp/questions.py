@@ -1,0 +1,275 @@
+"""The questions about the cluster, as tools: what each takes, and the command's function that answers it."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated, Any
+
+from msgspec import Meta, field
+
+from stowplan.app.cli.drain import drained, labels_of
+from stowplan.app.cli.explain.answers import about_group, about_node, about_pods
+from stowplan.app.cli.fit import groups_that_fit, not_a_node, pods_that_fit, room_left, workloads_of
+from stowplan.app.cli.mcp.tools import Answer, Arguments, Host, Tool, no_extenders
+from stowplan.app.cli.survive import losses
+from stowplan.app.cli.what_if import changed_cluster
+from stowplan.app.command_line.error_reporting import InputError
+from stowplan.app.sources.cluster_source import ClusterSource
+from stowplan.app.sources.followed_cluster import Reads
+from stowplan.app.sources.object_references import reference
+from stowplan.app.sources.selection import Selection
+from stowplan.app.sources.templates import claim_templates_of, pod_in, pod_named
+from stowplan.ask.loading.event_query import EventQuery
+from stowplan.ask.rebalance.gained_room import RoomAnswer
+from stowplan.ask.what_if.answer_records import DrainRecord, FitRecord, GroupFitRecord, SurviveRecord, WhatIfRecord
+from stowplan.ask.what_if.hypothetical_changes import Reconfigure
+from stowplan.ask.what_if.hypothetical_nodes import NodeKind
+from stowplan.kube.api.manifest_files import LoadError
+from stowplan.scheduler.inspection.records import GroupVerdictRecord, NodeRecord, VerdictListRecord, VerdictRecord
+from stowplan.ui.workbench import WhatIfChange, changes_of
+
+#: Seconds: a client does not wait much longer.
+_MAX_SECONDS = 20.0
+#: Groups of equal pods that are explained in full, the largest first.
+_MAX_GROUPS = 20
+_NAMESPACE = Meta(description="For names without a namespace; the context's by default.")
+
+
+class Explain(Arguments, frozen=True):
+    of: Annotated[
+        str,
+        Meta(description="[NAMESPACE/]NAME of a pod, KIND/[NAMESPACE/]NAME of a workload, node/NAME or podgroup/NAME."),
+    ]
+    namespace: Annotated[str | None, _NAMESPACE] = None
+
+
+class Pending(Arguments, frozen=True):
+    namespace: Annotated[str | None, Meta(description="Only pods of this namespace.")] = None
+    selector: Annotated[str, Meta(description="Only pods with these labels, in kubectl's syntax.")] = ""
+    field_selector: Annotated[str, Meta(description="Only pods with these fields, in kubectl's syntax.")] = ""
+
+
+class NodeLike(Arguments, frozen=True):
+    node: str
+    price: Annotated[float, Meta(ge=0)] | None = None
+
+
+class Fit(Arguments, frozen=True):
+    of: Annotated[
+        str | None,
+        Meta(
+            description="What to copy: [NAMESPACE/]NAME of a pod, KIND/[NAMESPACE/]NAME of a workload, or "
+            "podgroup/NAME. Without it and manifest: the room for pods of common shapes."
+        ),
+    ] = None
+    manifest: Annotated[str | None, Meta(description="Instead of it: a Pod or workload as YAML or JSON.")] = None
+    more: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    like: Annotated[
+        tuple[NodeLike, ...],
+        Meta(description="Kinds of nodes to add if there is too little room: nodes that exist, and their prices."),
+    ] = ()
+    namespace: Annotated[str | None, _NAMESPACE] = None
+
+
+class Drain(Arguments, frozen=True):
+    nodes: tuple[str, ...] = ()
+    zone: Annotated[str | None, Meta(description="All nodes of this zone.")] = None
+    selector: Annotated[str | None, Meta(description="All nodes with these labels.")] = None
+    all_nodes: bool = field(default=False, name="all")
+    max_unavailable: Annotated[
+        Annotated[int, Meta(ge=1)] | None,
+        Meta(description="At most so many at a time, which come back empty. Without it, all are gone for good."),
+    ] = None
+    pod_selector: Annotated[str | None, Meta(description="Only pods with these labels.")] = None
+    disable_eviction: Annotated[bool, Meta(description="Delete pods: budgets do not block.")] = False
+
+
+class Survive(Arguments, frozen=True):
+    by: Annotated[
+        str | None,
+        Meta(description='"node", or the label whose values are lost one by one. Default: zones if there are several.'),
+    ] = None
+    only: Annotated[str | None, Meta(description="Only the loss of this node, or of this value of the label.")] = None
+
+
+def _explain(about: ClusterSource, given: Explain) -> Answer:
+    wanted = reference(given.of)
+    if wanted.kind == "Node":
+        return about_node(about, wanted, "text")
+    if wanted.kind == "PodGroup":
+        return about_group(about, wanted, "text")
+    return about_pods(about, Selection.of([wanted], namespace=given.namespace), "text", most=_MAX_GROUPS)
+
+
+def _read_to_explain(given: Explain) -> Reads:
+    wanted = reference(given.of)
+    if wanted.kind in ("Node", "PodGroup"):
+        return Reads()
+    selection = Selection.of([wanted], namespace=given.namespace)
+    where = wanted.namespace or given.namespace
+    if selection.is_one_pod:
+        return Reads(events=EventQuery(pod=f"{where}/{wanted.name}" if where else wanted.name))
+    return Reads(events=EventQuery(namespace=where or "", of_workloads=True), workloads=selection.workloads())
+
+
+def _pending(about: ClusterSource, given: Pending) -> Answer:
+    chosen = Selection.of((), namespace=given.namespace, labels=given.selector, fields=given.field_selector)
+    return about_pods(about, chosen, "text", most=_MAX_GROUPS)
+
+
+def _fit(about: ClusterSource, given: Fit) -> Answer:
+    kinds = [NodeKind(about.find_node(reference(one.node, kind="Node")), one.price) for one in given.like] or None
+    if given.of is None and given.manifest is None:
+        if given.more is not None or kinds:
+            raise InputError("more and like are about a pod, a workload or a manifest: give of or manifest")
+        return room_left(about)
+    if given.of is None:
+        # It may be added to the cluster, for its pods.
+        with about.cluster.transaction():
+            with _read_from("manifest"):
+                pod = about.admitted(pod_in(about, "-", io.BytesIO((given.manifest or "").encode())))
+            return pods_that_fit(about, pod, {}, replicas=given.more, kinds=kinds)
+    if given.manifest is not None:
+        raise InputError("give one of the arguments of and manifest")
+    wanted = not_a_node(reference(given.of))
+    if wanted.kind == "PodGroup":
+        return groups_that_fit(about, wanted, replicas=given.more, kinds=kinds)
+    pod = about.admitted(pod_named(about, (), wanted))
+    return pods_that_fit(about, pod, claim_templates_of(pod, (), recursive=False), replicas=given.more, kinds=kinds)
+
+
+def _read_to_fit(given: Fit) -> Reads:
+    return Reads(
+        workloads=[] if given.of is None else workloads_of(reference(given.of), given.namespace),
+        quotas=given.of is not None or given.manifest is not None,
+    )
+
+
+def _drain(about: ClusterSource, given: Drain) -> Answer:
+    if not (given.nodes or given.zone or given.selector or given.all_nodes):
+        raise InputError("say which nodes: nodes, zone, selector or all")
+    return drained(
+        about,
+        [reference(node, kind="Node") for node in given.nodes],
+        zone=given.zone,
+        selector=given.selector,
+        all_nodes=given.all_nodes,
+        max_unavailable=given.max_unavailable,
+        pods=labels_of("--pod-selector", given.pod_selector),
+        disable_eviction=given.disable_eviction,
+        progress=_time_limit("nodes"),
+    )
+
+
+def _survive(about: ClusterSource, given: Survive) -> Answer:
+    return losses(about, given.by, given.only, progress=_time_limit("losses"))
+
+
+def _time_limit(what: str) -> Callable[[int, int], None]:
+    """Progress that ends a question, for which the others wait."""
+    end = time.monotonic() + _MAX_SECONDS
+
+    def within(done: int, of: int) -> None:
+        if time.monotonic() > end and done < of:
+            raise InputError(f"{done} of {of} {what} took {_MAX_SECONDS:g} s; ask about fewer, or run the command")
+
+    return within
+
+
+@contextmanager
+def _read_from(field: str) -> Iterator[None]:
+    """Report what is wrong with the text of an argument."""
+    try:
+        yield
+    except LoadError as error:
+        raise InputError(*(problem.replace("stdin", field, 1) for problem in error.errors)) from error
+
+
+def _what_if(about: ClusterSource, given: WhatIfChange) -> Answer:
+    with _read_from("manifests"):
+        changes = list(changes_of(given, about.cluster))
+    if not changes:
+        raise InputError(f"say what changes: one of {', '.join(WhatIfChange.__struct_encode_fields__)}")
+    if given.config.strip():
+        no_extenders("config", next(one.config for one in changes if isinstance(one, Reconfigure)))
+    return changed_cluster(about, changes)
+
+
+def _nothing(given: Any) -> Reads:
+    return Reads()
+
+
+def _about(
+    ask: Callable[[ClusterSource, Any], Answer], reads: Callable[[Any], Reads] = _nothing
+) -> Callable[[Host, Any], Any]:
+    async def call(host: Host, given: Any) -> Answer:
+        about = await host.about(reads(given))
+        about.check_nodes()
+        if namespace := getattr(given, "namespace", None):
+            about = replace(about, namespace=namespace)
+        return ask(about, given)
+
+    return call
+
+
+QUESTIONS = (
+    Tool(
+        name="explain",
+        title="Explain a pod, workload, node or pod group",
+        description="Why a pod or the pods of a workload got their node or none, which plugin refused which nodes and "
+        "what would help; what is on a node and which pending pods it would take; whether a pod group fits.",
+        arguments=Explain,
+        records=(VerdictRecord, VerdictListRecord, NodeRecord, GroupVerdictRecord),
+        call=_about(_explain, _read_to_explain),
+    ),
+    Tool(
+        name="pending",
+        title="Explain all pending pods",
+        description="Why pods have no node: a summary first, then each group of equal pods with its reasons and with "
+        "changes that were tried and would help.",
+        arguments=Pending,
+        records=(VerdictListRecord,),
+        call=_about(_pending, lambda given: Reads(events=EventQuery(namespace=given.namespace))),
+    ),
+    Tool(
+        name="fit",
+        title="How many more pods fit",
+        description="How many more pods like a pod, a workload or a manifest fit, on which nodes, why the next one "
+        "does not, and how many nodes to add so that `more` of them fit. Quotas count.",
+        arguments=Fit,
+        records=(FitRecord, GroupFitRecord, RoomAnswer),
+        call=_about(_fit, _read_to_fit),
+    ),
+    Tool(
+        name="drain",
+        title="What a drain would do",
+        description="Where the pods of drained nodes would go, which would find no node, and which disruption budgets "
+        "would block the drain. Nothing is drained.",
+        arguments=Drain,
+        records=(DrainRecord,),
+        call=_about(_drain),
+    ),
+    Tool(
+        name="survive",
+        title="What the loss of nodes would cost",
+        description="Which pods would find no node if a zone, a rack or a node were lost, one loss at a time. In a "
+        "large cluster, a loss of each node takes longer than a client waits: name one with `only`.",
+        arguments=Survive,
+        records=(SurviveRecord,),
+        call=_about(_survive),
+    ),
+    Tool(
+        name="what_if",
+        title="The cluster before and after changes",
+        description="Which pods would get a node, lose or change it if nodes were added, removed, drained, labelled or "
+        "tainted, workloads scaled, manifests applied (`manifests`: YAML), or the scheduler had another configuration "
+        "(`config`: a KubeSchedulerConfiguration as YAML; `weights`: profile to plugin to weight). Nothing is changed.",
+        arguments=WhatIfChange,
+        records=(WhatIfRecord,),
+        call=_about(_what_if, lambda given: Reads(quotas=bool(given.scale or given.manifests))),
+    ),
+)
