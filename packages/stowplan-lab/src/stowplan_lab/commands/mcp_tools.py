@@ -62,7 +62,7 @@ class Compare(Arguments, frozen=True):
     sides: Annotated[tuple[Side, ...], Meta(min_length=2, max_length=8)]
     #: None: the recording that the server is about.
     scenario: _Scenario | None = None
-    seeds: Annotated[int, Meta(ge=1, le=20)] = 3
+    seeds: Annotated[int, Meta(ge=1, le=20)] | None = None
     seconds: _Seconds = 50
 
 
@@ -96,9 +96,10 @@ async def _compare(host: Host, given: Compare) -> Answer:
         sides = enumerate(given.sides, 1)
         words = ["compare", *(_side(folder, number, side, recorded=given.scenario is None) for number, side in sides)]
         if given.scenario is not None:
-            words += ["--scenario", _scenario(folder, given.scenario), "--seeds", str(given.seeds)]
+            words += ["--scenario", _scenario(folder, given.scenario)]
         else:
             words += ["--recording", host.recording or ""]
+        words += ["--seeds", str(given.seeds)] if given.seeds is not None else []
         record = await _json_of(words, host, folder, given.seconds)
     return _Found(record, lambda: comparison_page(_as(record, ComparisonRecord)))
 
