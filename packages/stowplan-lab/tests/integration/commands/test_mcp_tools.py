@@ -1,5 +1,7 @@
 """The tools `simulate` and `compare` of `stowplan mcp`, by the SDK's own client."""
 
+import asyncio
+
 import pytest
 from mcp import Client
 
@@ -36,10 +38,18 @@ async def test_both_are_offered_and_answer(client):
         assert found.structured_content["configs"] == ["1.36", "config-2.json@1.37"]
 
 
-async def test_a_long_simulation_ends_with_what_it_has(client):
+async def test_a_long_simulation_ends_with_what_it_has(client, tmp_path, monkeypatch):
+    async def time_is_up(tasks, **_):
+        """When the simulation has begun."""
+        while not [*tmp_path.glob("*/results/*")]:  # noqa: ASYNC110 - another process writes there
+            await asyncio.sleep(0.05)
+        return set(), tasks
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("stowplan_lab.commands.mcp_tools.asyncio.wait", time_is_up)
     endless = SCENARIO | {"duration": "100000d"}
     async with client:
-        found = await client.call_tool("simulate", {"scenario": endless, "seconds": 2})
+        found = await client.call_tool("simulate", {"scenario": endless})
     assert found.structured_content["interrupted"]
 
 
