@@ -91,6 +91,29 @@ export interface DeltaMessage {
   gonePods: string[];
 }
 
+export interface DeviceCountRecord {
+  driver: string;
+  devices: number;
+  held: number;
+  unusable: number;
+}
+
+export interface DeviceRecord {
+  driver: string;
+  pool: string;
+  name: string;
+  status: "blocked" | "free" | "held" | "shared";
+  part?: boolean;
+  taints?: string[];
+  claims?: string[];
+  pods?: string[];
+}
+
+export interface DevicesRecord {
+  kind: string;
+  nodes: Record<string, DeviceCountRecord[]>;
+}
+
 export interface EventRecord {
   time?: string;
   type?: string;
@@ -213,6 +236,12 @@ export interface MarkRecord {
   time: string;
   what: string;
   detail: string;
+}
+
+export interface NodeDevicesRecord {
+  kind: string;
+  node: string;
+  devices: DeviceRecord[];
 }
 
 export interface NodesRecord {
@@ -348,6 +377,8 @@ export interface SavedData {
   frames?: Record<string, FramesRecord>;
   report?: ReportRecord;
   room?: RoomRecord;
+  devices?: DevicesRecord;
+  devicesOn?: Record<string, NodeDevicesRecord>;
 }
 
 export interface Scale {
@@ -409,7 +440,7 @@ export interface SourceRecord {
   title: string;
   schedulerName: string;
   version: string;
-  can: ("configuration" | "decisions" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "room" | "stories" | "time" | "whatIf")[];
+  can: ("configuration" | "decisions" | "devices" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "room" | "stories" | "time" | "whatIf")[];
   whyNot: Record<string, string>;
   timelines: string[];
 }

@@ -3,13 +3,16 @@ import { amount, byName, count, percent, span } from "../parts/format";
 import { Swatch } from "../parts/swatch";
 import type { QueuedPodRecord } from "../protocol";
 import { groupHref, nodeHref, podHref } from "../shell/address";
+import type { Source } from "../source/source";
 import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
+import { DevicesOf } from "./devices";
 import { need, used } from "./layout";
 import type { NodeItem, PlanModel, PodItem } from "./model";
 import { reasonOf } from "./pending";
 
 interface Props {
+  source: Source;
   plan: PlanModel;
   colours: Colours;
   queue: ReadonlyMap<string, QueuedPodRecord>;
@@ -108,6 +111,7 @@ function FactOf({ name, value }: { name: string; value: string }) {
 }
 
 function AboutNode({
+  source,
   item,
   plan,
   colours,
@@ -176,6 +180,9 @@ function AboutNode({
             there is one more
           </a>
         </p>
+      )}
+      {source.can("devices") && (
+        <DevicesOf source={source} plan={plan} node={item.name} onSelect={(pod) => onSelect(item.name, pod)} />
       )}
       <h3>
         {count(pods.length, "pod")} <span class="muted">and their {resource}</span>

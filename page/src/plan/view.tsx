@@ -215,6 +215,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
       </div>
       {(node || pod) && (
         <Panel
+          source={source}
           plan={plan}
           colours={colours}
           queue={queue}

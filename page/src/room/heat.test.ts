@@ -27,3 +27,11 @@ test("what is free is on nodes that take pods, and nodes without the resource ar
     [5, 0, 0],
   );
 });
+
+test("devices are counted by the server, and those that are tainted or blocked are not free", () => {
+  const plan = new PlanModel();
+  for (const one of [node("a", 0), node("b", 0)]) plan.nodes.set(one.name, one);
+  const nodes = { a: [{ driver: "gpu.example.com", devices: 8, held: 3, unusable: 2 }] };
+  const [part] = partsOf(plan, new Map([["", ["a", "b"]]]), "gpu.example.com", { kind: "Devices", nodes });
+  assert.deepEqual([part!.whole, part!.requested, part!.free, part!.without], [8, 3, 3, ["b"]]);
+});

@@ -1,12 +1,13 @@
 /** Numbers of the heat map: what nodes have, what is requested of it, and sums by the value of a label. */
 import { used } from "../plan/layout";
 import type { NodeItem, PlanModel } from "../plan/model";
+import type { DevicesRecord } from "../protocol";
 
 export interface Cell {
   node: NodeItem;
   whole: number;
   requested: number;
-  /** 0 if the node takes no pods. */
+  /** What pods can have: 0 if the node takes none, and without devices that are tainted or blocked. */
   free: number;
 }
 
@@ -28,18 +29,25 @@ export function takesPods(node: NodeItem): boolean {
   );
 }
 
-export function partsOf(plan: PlanModel, groups: ReadonlyMap<string, string[]>, resource: string): Part[] {
+/** `devices`: counts of all drivers, if the resource is one of these. */
+export function partsOf(
+  plan: PlanModel,
+  groups: ReadonlyMap<string, string[]>,
+  resource: string,
+  devices?: DevicesRecord,
+): Part[] {
   return [...groups].map(([name, nodes]) => {
     const part: Part = { name, cells: [], without: [], whole: 0, requested: 0, free: 0 };
     for (const one of nodes) {
       const node = plan.nodes.get(one)!;
-      const whole = node.allocatable[resource] ?? 0;
+      const counted = devices?.nodes[one]?.find(({ driver }) => driver === resource);
+      const whole = counted?.devices ?? node.allocatable[resource] ?? 0;
       if (!whole) {
         part.without.push(one);
         continue;
       }
-      const requested = used(plan.podsOn(one), resource);
-      const free = takesPods(node) ? Math.max(0, whole - requested) : 0;
+      const requested = counted?.held ?? used(plan.podsOn(one), resource);
+      const free = takesPods(node) ? Math.max(0, whole - requested - (counted?.unusable ?? 0)) : 0;
       part.cells.push({ node, whole, requested, free });
       part.whole += whole;
       part.requested += requested;

@@ -8,7 +8,7 @@ import { useNodesVersion, useVersion } from "../plan/changes";
 import { SHARES, share } from "../plan/colours";
 import { grouped } from "../plan/layout";
 import { Choice, groupLabels, resourcesOf, short, usualGroup } from "../plan/view";
-import type { ShapeRoomRecord } from "../protocol";
+import type { DevicesRecord, ShapeRoomRecord } from "../protocol";
 import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { type Cell, type Part, partsOf, takesPods } from "./heat";
@@ -18,12 +18,19 @@ export function RoomView({ source, plan, address }: ViewProps) {
   const nodesVersion = useNodesVersion(plan);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
-  const devices = resources.filter((name) => name.includes("/"));
-  const resource = address.query.get("resource") ?? devices[0] ?? "cpu";
+  const turn = source.about.mode === "live" ? Math.floor(version / 10) : 0;
+  const request = useRequest(
+    async () => (source.can("devices") ? source.devices() : { kind: "Devices", nodes: {} }),
+    [source, turn],
+  );
+  const counts = request.answer;
+  const drivers = useMemo(() => driversOf(counts), [counts]);
+  const extended = resources.filter((name) => name.includes("/"));
+  const resource = address.query.get("resource") ?? extended[0] ?? drivers[0] ?? "cpu";
   const group = address.query.get("group") ?? usualGroup(labels);
   const parts = useMemo(
-    () => partsOf(plan, grouped(plan.nodes.values(), group), resource),
-    [plan, version, group, resource],
+    () => partsOf(plan, grouped(plan.nodes.values(), group), resource, drivers.includes(resource) ? counts : undefined),
+    [plan, version, group, resource, counts],
   );
   return (
     <div class="page wide">
@@ -33,7 +40,10 @@ export function RoomView({ source, plan, address }: ViewProps) {
           label="Resource"
           value={resource}
           onChange={(next) => amend(address, { resource: next })}
-          options={resources.map((one) => [one, one])}
+          options={[
+            ...resources.map((one): [string, string] => [one, one]),
+            ...drivers.map((one): [string, string] => [one, `devices of ${one}`]),
+          ]}
         />
         <Choice
           label="Group by"
@@ -59,7 +69,7 @@ export function RoomView({ source, plan, address }: ViewProps) {
           file="room"
         />
       </section>
-      {source.can("room") && <Shapes source={source} version={source.about.mode === "live" ? version : 0} />}
+      {source.can("room") && <Shapes source={source} turn={turn} />}
     </div>
   );
 }
@@ -138,8 +148,11 @@ function columnsOf(resource: string, group: string): Column<Part>[] {
   ];
 }
 
-function Shapes({ source, version }: { source: ViewProps["source"]; version: number }) {
-  const turn = Math.floor(version / 10);
+function driversOf(counts: DevicesRecord | undefined): string[] {
+  return [...new Set(Object.values(counts?.nodes ?? {}).flatMap((of) => of.map(({ driver }) => driver)))].sort();
+}
+
+function Shapes({ source, turn }: { source: ViewProps["source"]; turn: number }) {
   const request = useRequest(() => source.room(), [source, turn]);
   const columns: Column<ShapeRoomRecord>[] = [
     { title: "Pods like", value: (shape) => shape.name },

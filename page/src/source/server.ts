@@ -71,6 +71,8 @@ class Server implements Source {
   group = (group: string, moment?: Moment) =>
     fetchJson<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
   room = () => fetchJson<never>("room");
+  devices = () => fetchJson<never>("devices");
+  devicesOn = (node: string) => fetchJson<never>(`devices/${encodeURIComponent(node)}`);
   configuration = () => fetchJson<never>("configuration");
   whatIf = (change: WhatIfChange) =>
     fetchJson<never>("what-if", {

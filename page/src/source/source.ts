@@ -3,8 +3,10 @@ import type { PlanMessage } from "../plan/model";
 import type {
   ConfigurationRecord,
   DecisionsRecord,
+  DevicesRecord,
   FramesRecord,
   GroupStateRecord,
+  NodeDevicesRecord,
   QueueRecord,
   ReportRecord,
   RoomRecord,
@@ -50,6 +52,8 @@ export interface Source {
   /** `group` is namespace/name. */
   group(group: string, moment?: Moment): Promise<GroupStateRecord>;
   room(): Promise<RoomRecord>;
+  devices(): Promise<DevicesRecord>;
+  devicesOn(node: string): Promise<NodeDevicesRecord>;
   configuration(): Promise<ConfigurationRecord>;
   whatIf(change: WhatIfChange): Promise<WorkbenchRecord>;
   time(timeline: string): Promise<TimeRecord>;

@@ -27,6 +27,7 @@ from stowplan.net.serving.requests.messages import JSON, Request, Response
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.inspection import records
+from stowplan.scheduler.inspection.devices import Devices, DevicesRecord, NodeDevicesRecord
 from stowplan.scheduler.inspection.queue_state import main_reason
 from stowplan.scheduler.inspection.room import RoomRecord, room_of
 from stowplan.ui.page_routes import key_of, limit_of
@@ -66,6 +67,7 @@ class ClusterInspection:
     def __post_init__(self) -> None:
         self._queue: records.QueueRecord | None = None
         self._queue_of: object = None
+        self._devices: Devices | None = None
 
     def pages(self, prefix: str) -> dict[str, Callable[[Request], Response]]:
         def pod(request: Request) -> Response:
@@ -84,8 +86,16 @@ class ClusterInspection:
         def room(request: Request) -> Response:
             return _json(self.room())
 
+        def devices(request: Request) -> Response:
+            return _json(self.devices())
+
+        def devices_on(request: Request) -> Response:
+            return _json(self.devices_on(request.path.removeprefix(f"{prefix}devices/")))
+
         return {
             f"{prefix}room": room,
+            f"{prefix}devices/": devices_on,
+            f"{prefix}devices": devices,
             f"{prefix}explain/": pod,
             f"{prefix}nodes/": node,
             f"{prefix}podgroups/": group,
@@ -170,6 +180,21 @@ class ClusterInspection:
 
     def room(self) -> RoomRecord:
         return room_of(self.cluster.engine.state)
+
+    def devices(self) -> DevicesRecord:
+        return self._followed_devices().counts()
+
+    def devices_on(self, node: str) -> NodeDevicesRecord:
+        """Raises NotFound."""
+        if node not in self.cluster.engine.state.table.row_of:
+            raise NotFound(f'node "{node}" not found')
+        return self._followed_devices().on(node)
+
+    def _followed_devices(self) -> Devices:
+        engine = self.cluster.engine
+        if self._devices is None or self._devices.state is not engine.state:
+            self._devices = Devices(engine.state, engine.features)
+        return self._devices
 
     def node(self, name: str) -> records.Record:
         """The node's view; raises NotFound."""

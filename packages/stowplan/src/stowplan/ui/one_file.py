@@ -12,6 +12,7 @@ from hashlib import sha256
 
 from msgspec import field
 
+from stowplan.scheduler.inspection.devices import DevicesRecord, NodeDevicesRecord
 from stowplan.scheduler.inspection.records import QueueRecord, Record, VerdictRecord, encoded
 from stowplan.scheduler.inspection.room import RoomRecord
 from stowplan.ui.assets import FIRST, ICON, INDEX, SCRIPT, STYLE, assets
@@ -36,6 +37,9 @@ class SavedData(Record, frozen=True, kw_only=True):
     frames: dict[str, FramesRecord] = field(default_factory=dict)
     report: ReportRecord | None = None
     room: RoomRecord | None = None
+    devices: DevicesRecord | None = None
+    #: By node.
+    devices_on: dict[str, NodeDevicesRecord] = field(default_factory=dict)
 
 
 def report_file(report: ReportRecord) -> str:

@@ -31,6 +31,7 @@ def save_copy(
     explained: dict[str, VerdictRecord] = {}
     if answers is not None and queue is not None:
         explained = {pod.pod: answers.pod(pod.pod, suggestions=True) for pod in queue.pods[:MAX_VERDICTS]}
+    devices = None if answers is None else answers.devices()
     times, frames = timelines.records()
     data = SavedData(
         source=source,
@@ -41,6 +42,10 @@ def save_copy(
         time=times,
         frames=frames,
         room=None if answers is None else answers.room(),
+        devices=devices,
+        devices_on={}
+        if answers is None or devices is None
+        else {one: answers.devices_on(one) for one in devices.nodes},
     )
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(one_file(data), encoding="utf-8")

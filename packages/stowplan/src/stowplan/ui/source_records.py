@@ -32,6 +32,7 @@ Capability = Literal[
     "time",
     "report",
     "room",
+    "devices",
 ]
 
 

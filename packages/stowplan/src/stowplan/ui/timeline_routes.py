@@ -32,7 +32,7 @@ Pages = dict[str, Callable[[Request], Response]]
 
 #: Number of cached moments.
 MAX_MOMENTS = 4
-_ROUTES = ("explain/", "nodes/", "podgroups/", "pending", "room", "what-if")
+_ROUTES = ("explain/", "nodes/", "podgroups/", "pending", "room", "devices", "devices/", "what-if")
 
 
 class Timelines(PlainStruct):

@@ -11,6 +11,7 @@ from stowplan.kube.api.api_errors import BadRequest, NotFound
 from stowplan.kube.api.users import ANONYMOUS_USER
 from stowplan.net.serving.requests.messages import Request
 from stowplan.ui.cluster_inspection import MAX_KINDS, ClusterInspection
+from support.plugins.devices import DRIVER, a_claim, a_device, a_slice, allocation, exactly
 from support.what_if.objects import node, owned, pod
 
 PREFIX = "/stowplan/"
@@ -49,6 +50,39 @@ def test_the_verdict_on_a_pending_pod(answers):
 def test_suggestions_on_request():
     found = get(answers_about(node("a", unschedulable=True), pod("small")), "explain/default/small", suggestions="true")
     assert found["suggestions"][0]["gain"] == 1
+
+
+def test_devices_and_who_holds_them():
+    """Halves and a whole of one GPU, and a tainted GPU."""
+    counters = {"gpu0": {"memory": "80Gi"}}
+    taint = {"key": "example.com/broken", "value": "fan", "effect": "NoSchedule"}
+    devices = [
+        a_device("whole", consumes={"gpu0": {"memory": "80Gi"}}),
+        a_device("half-0", consumes={"gpu0": {"memory": "40Gi"}}),
+        a_device("half-1", consumes={"gpu0": {"memory": "40Gi"}}),
+        a_device("broken", taints=[taint]),
+    ]
+    counting = a_slice("n-counters", pool="n", count=2, counters=counters, nodeName="n")
+    gpus = a_slice("n", *devices, count=2, nodeName="n")
+    status = {
+        **allocation("half-0", pool="n"),
+        "reservedFor": [{"resource": "pods", "name": "user", "uid": "default/user"}],
+    }
+    held = a_claim("held", exactly(), status=status)
+    answers = answers_about(node("n"), node("m"), pod("user", nodeName="n"), counting, gpus, held)
+    count = {"driver": DRIVER, "devices": 4, "held": 1, "unusable": 2}
+    assert get(answers, "devices")["nodes"] == {"n": [count]}
+    found = {one.pop("name"): one for one in get(answers, "devices/n")["devices"]}
+    about = {"driver": DRIVER, "pool": "n"}
+    assert found == {
+        "whole": {**about, "status": "blocked", "part": True},
+        "half-0": {**about, "status": "held", "part": True, "claims": ["default/held"], "pods": ["default/user"]},
+        "half-1": {**about, "status": "free", "part": True},
+        "broken": {**about, "status": "free", "taints": ["example.com/broken=fan:NoSchedule"]},
+    }
+    assert get(answers, "devices/m")["devices"] == []
+    with pytest.raises(NotFound):
+        get(answers, "devices/gone")
 
 
 def test_nodes_to_add_are_suggested():

@@ -68,7 +68,16 @@ from stowplan.ui.workbench import Workbench, copy_of
 if TYPE_CHECKING:
     import asyncio
 
-_ANSWERED: tuple[Capability, ...] = ("plan", "explain", "pending", "nodes", "podgroups", "room", "configuration")
+_ANSWERED: tuple[Capability, ...] = (
+    "plan",
+    "explain",
+    "pending",
+    "nodes",
+    "podgroups",
+    "room",
+    "devices",
+    "configuration",
+)
 
 
 @click.command(short_help="The cluster as a stow plan in your browser.")

@@ -9,6 +9,8 @@
     /stowplan/podgroups/<ns>/<group>    the history of a pod group, its pods' nodes, and with `?verdict=true` the
                                         current verdict
 
+    /stowplan/devices                   how many devices nodes reach, and how many are held
+    /stowplan/devices/<node>            each of them, and who holds it
     /stowplan/room                      how many more pods of common shapes fit
 
     /stowplan/nodes/<node>              the pods on the node, which pending pods it accepts, and why it rejects others
@@ -54,6 +56,7 @@ from stowplan.scheduler.engine.groups.group_questions import WITHOUT_GATE as GRO
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.inspection import queue_state, records
+from stowplan.scheduler.inspection.devices import Devices
 from stowplan.scheduler.inspection.room import room_of
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 
@@ -84,6 +87,7 @@ class SchedulerPages:
         times: Times = REAL_TIMES,
     ) -> None:
         self._scheduler = scheduler
+        self._devices = Devices(scheduler.state, scheduler.engine.features)
         #: The leader while this process is a standby, "" for none; None if it is not a standby.
         self._other_leader = other_leader
         self._times = times
@@ -103,6 +107,8 @@ class SchedulerPages:
             f"{PREFIX}podgroups/": self._group,
             f"{PREFIX}nodes/": self._node,
             f"{PREFIX}room": self._room,
+            f"{PREFIX}devices": self._counted_devices,
+            f"{PREFIX}devices/": self._devices_on,
         }
 
     # -- pages --------------------------------------------------------------------------------------------------------
@@ -114,6 +120,15 @@ class SchedulerPages:
 
     def _room(self, request: Request) -> Response:
         return _json(room_of(self._scheduler.state))
+
+    def _counted_devices(self, request: Request) -> Response:
+        return _json(self._devices.counts())
+
+    def _devices_on(self, request: Request) -> Response:
+        node = request.path.removeprefix(f"{PREFIX}devices/")
+        if node not in self._scheduler.state.table.row_of:
+            raise NotFound(f'node "{node}" not found')
+        return _json(self._devices.on(node))
 
     def _pending(self, request: Request) -> Response:
         queue = self._scheduler.queue

@@ -30,6 +30,7 @@ _ANSWERED: tuple[Capability, ...] = (
     "nodes",
     "podgroups",
     "room",
+    "devices",
     "configuration",
 )
 _NO_WORKBENCH = "Trials would delay this scheduler. `stowplan ui` next to it has a workbench."
