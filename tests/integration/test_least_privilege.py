@@ -9,6 +9,7 @@ import json
 import pytest
 
 from support.api import manifests
+from support.processes.beside_reference import AS_REFERENCE
 from support.processes.deployments import rights
 from support.processes.rbac_servers import ACCOUNT, IDENTITIES, SCRAPER, USER, real_guarded
 from support.processes.scheduler_process import kube_scheduler
@@ -83,7 +84,7 @@ def a_pod(name, **spec):
 def test_all_requests_are_allowed_and_expected(guarded, tmp_path, identity, flags):
     before = len(guarded.asked(identity))
     lease = f"--leader-elect-resource-name={IDENTITIES[identity]}"
-    with kube_scheduler(tmp_path, guarded.kubeconfigs[identity], lease, *flags) as scheduler:
+    with kube_scheduler(tmp_path, guarded.kubeconfigs[identity], lease, AS_REFERENCE, *flags) as scheduler:
         scheduler.until("uccessfully acquired lease")
         do_everything(guarded, scheduler)
         assert scheduler.ask("/metrics", Authorization=f"Bearer {guarded.tokens[SCRAPER]}")[0] == 200

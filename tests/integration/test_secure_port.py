@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 
 from support.http.certificates import Certificate, make_ca, make_client_certificate
 from support.http.client_chains import SERVER_AUTH, Issued, client
+from support.processes.beside_reference import AS_REFERENCE
 from support.processes.rbac_servers import IDENTITIES, NOBODY, SCRAPER, embedded_guarded, real_guarded
 from support.processes.scheduler_process import COMMAND, kube_scheduler
 from support.processes.servers import assets
@@ -200,6 +201,9 @@ def port(request, tmp_path_factory):
         f"--requestheader-client-ca-file={folder / 'proxies.crt'}",
         "--requestheader-allowed-names=front-proxy",
     ]
+    if server == "real":
+        # Its roles are those of its version.
+        flags.append(AS_REFERENCE)
     command = COMMAND if program == "stowplan" else [str(REFERENCE)]
     with kube_scheduler(folder, guarded.kubeconfigs[identity], *flags, program=command) as started:
         started.until("uccessfully acquired lease")
