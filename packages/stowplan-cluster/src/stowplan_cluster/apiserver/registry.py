@@ -20,6 +20,7 @@ from msgspec import field
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver import conversion, deletion, managed_fields, patches, strategies, validation
 from stowplan_cluster.apiserver.binding import bind_pod, check_binding
@@ -39,7 +40,7 @@ from stowplan_cluster.apiserver.metadata import (
 )
 from stowplan_cluster.apiserver.objects import JsonObject, go_text, metadata_of, same, sorted_json
 from stowplan_cluster.apiserver.resources import Catalogue, Resource
-from stowplan_cluster.apiserver.schema import conform, schema_of
+from stowplan_cluster.apiserver.schema import conform, drop_newer, schema_of
 from stowplan_cluster.apiserver.schema.type_model import Struct
 from stowplan_cluster.apiserver.selection import selection_of
 from stowplan_cluster.apiserver.store import Store, Stored, stored_of
@@ -399,6 +400,8 @@ class Registry:
         """Check the object's kind and types, and drop unknown fields."""
         _check_kind(resource, obj)
         complaints = conform(self.schema_of(resource), obj)
+        if self.catalogue.kubernetes < BINARY_VERSION:
+            complaints = [*complaints, *drop_newer(self.schema_of(resource), obj, self.catalogue.kubernetes)]
         if complaints and options.field_validation == "Strict":
             listed = ", ".join(complaints)
             raise api_errors.BadRequest(f"{_cannot_be_handled(resource)}strict decoding error: {listed}")

@@ -326,6 +326,7 @@ _DEVICES = (
     ),
     # The storage version comes first.
     _cluster("devicetaintrules", "DeviceTaintRule", version="v1beta2", **_TAINT_RULES),
+    _cluster("devicetaintrules", "DeviceTaintRule", version="v1", since=V1_37, **_TAINT_RULES),
     _cluster("devicetaintrules", "DeviceTaintRule", version="v1alpha3", **_TAINT_RULES),
 )
 _RBAC: dict[str, object] = {"group": "rbac.authorization.k8s.io", "created_by_update": True}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from stowplan_cluster.apiserver.resources import Resource
-from stowplan_cluster.apiserver.schema.conform import conform
+from stowplan_cluster.apiserver.schema.conform import conform, drop_newer
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.type_model import Struct
 
-__all__ = ["conform", "schema_of", "struct_named"]
+__all__ = ["conform", "drop_newer", "schema_of", "struct_named"]
 
 
 def schema_of(resource: Resource) -> Struct:

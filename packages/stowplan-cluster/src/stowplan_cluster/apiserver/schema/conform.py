@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from stowplan.kube.api.api_errors import BadRequest
 from stowplan.kube.api.field_errors import go_quote
 from stowplan.kube.api.quantity import read_quantity
+from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.schema.parse import built_in
 from stowplan_cluster.apiserver.schema.type_model import ListType, MapType, Scalar, Struct, Type, Zero
@@ -480,3 +481,23 @@ def _go_type(type: Type) -> str:
     if isinstance(type, MapType):
         return "v1.ResourceList" if type.value is Scalar.QUANTITY else f"map[string]{_go_type(type.value)}"
     return _GO_TYPES.get(type, type.value)
+
+
+def drop_newer(type: Type, value: Any, version: KubernetesVersion, at: str = "") -> list[str]:
+    """Drop fields of later versions of Kubernetes from a conforming value; the complaints about them."""
+    found: list[str] = []
+    if isinstance(type, Struct) and isinstance(value, dict):
+        for name in tuple(value):
+            path = f"{at}.{name}" if at else name
+            if name in type.since and version < type.since[name]:
+                del value[name]
+                found.append(f'unknown field "{path}"')
+            elif name in type.fields:
+                found += drop_newer(type.fields[name], value[name], version, path)
+    elif isinstance(type, ListType):
+        for i, element in enumerate(value or ()):
+            found += drop_newer(type.element, element, version, f"{at}[{i}]")
+    elif isinstance(type, MapType):
+        for name, element in (value or {}).items():
+            found += drop_newer(type.value, element, version, f"{at}.{name}")
+    return found

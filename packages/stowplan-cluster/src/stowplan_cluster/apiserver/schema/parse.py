@@ -8,6 +8,7 @@
     struct Volume                              a struct; options: atomic, retainKeys, open (keeps unknown fields)
       ...VolumeSource                          includes the fields of another struct
       ports  [Port] by port, protocol=TCP      a list (options: see below); protocol defaults to TCP
+      mode   string since 1.37                 servers of older versions of Kubernetes drop it
       quota  {quantity} atomic                 a map with string keys
 
 A type is the name of a scalar (see `Scalar`) or struct, or `[T]` or `{T}` of one. An unqualified struct is looked up in
@@ -40,6 +41,7 @@ from importlib.resources import files
 
 from msgspec import field
 
+from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.schema.type_model import (
     MAP,
@@ -93,6 +95,7 @@ class _Field(PlainStruct, kw_only=True):
     type: str = ""
     options: list[str] = field(default_factory=list)
     description: str = ""
+    since: KubernetesVersion | None = None
     #: `...Other`: includes the fields of the struct named `type`.
     included: bool = False
 
@@ -215,10 +218,14 @@ def _read_field(where: str, package: str, line: str) -> _Field:
     zero = marks.removeprefix("!")
     if zero not in ("", *Zero):
         raise TypesError(where, f"unknown marks {marks!r} after the name of field {plain}")
+    since = None
+    if words[-2:-1] == ["since"]:
+        since, words = emulated_version_of(words[-1]), words[:-2]
     return _Field(
         where=where,
         package=package,
         name=plain,
+        since=since,
         required=marks.startswith("!"),
         zero=zero,
         number=number,
@@ -302,6 +309,7 @@ class _Linker:
             retain_keys="retainKeys" in declared.options,
             preserve_unknown="open" in declared.options,
             required=frozenset(each.name for each in fields if each.required),
+            since={each.name: each.since for each in fields if each.since is not None},
             descriptions=descriptions,
         )
 

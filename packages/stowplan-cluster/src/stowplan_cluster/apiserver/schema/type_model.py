@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from stowplan.kube.kubernetes_versions import KubernetesVersion
+
 ATOMIC = "atomic"
 SET = "set"
 MAP = "map"
@@ -71,6 +73,8 @@ class Struct:
     zeros: dict[str, Zero] = field(default_factory=dict)
     #: By field number. Empty for custom kinds.
     wire: dict[int, WireField] = field(default_factory=dict)
+    #: Fields that came with a version of Kubernetes.
+    since: dict[str, KubernetesVersion] = field(default_factory=dict)
     #: By field; the struct's own description is at "".
     descriptions: dict[str, str] = field(default_factory=dict)
     #: Strategic merge with `$retainKeys` drops fields that the patch does not list (`deployment.spec.strategy`).

@@ -25,6 +25,7 @@ from stowplan_cluster.apiserver.validation.security import check_container_secur
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
 _RECURSIVE_READ_ONLY = ("Disabled", "Enabled", "IfPossible")
+_MOUNT_OPTIONS = ("nodev", "noexec", "nosuid")
 
 
 def check_mounts(errors: Errors, path: str, container: JsonObject, volumes: dict[str, JsonObject]) -> None:
@@ -65,6 +66,11 @@ def _check_propagation(errors: Errors, path: str, mount: JsonObject, container: 
     if propagation == "Bidirectional" and not privileged:
         detail = "Bidirectional mount propagation is available only to privileged containers"
         errors.forbidden(f"{path}.mountPropagation", detail)
+    options, at = mount.get("bindMountOptions") or [], f"{path}.bindMountOptions"
+    for index, option in enumerate(options):
+        errors.check_enum(f"{at}[{index}]", option, _MOUNT_OPTIONS)
+        if option in options[:index]:
+            errors.duplicate(f"{at}[{index}]", option)
     recursive, at = mount.get("recursiveReadOnly"), f"{path}.recursiveReadOnly"
     errors.check_supported(at, recursive, _RECURSIVE_READ_ONLY)
     if recursive in ("Enabled", "IfPossible"):

@@ -26,6 +26,7 @@ from stowplan_cluster.apiserver.validation.selectors import check_label_key, che
 
 NONE = "None"
 
+_RESIZE_PREEMPTION, _MAX_OWNERS = "spec.podPreemptionPolicy.disableResizePreemption", 20
 _TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
@@ -170,11 +171,23 @@ def check_node(errors: Errors, node: JsonObject) -> None:
     spec = node.get("spec") or {}
     _check_taints(errors, spec.get("taints") or [])
     _check_status(errors, node.get("status") or {})
+    _check_preemption_policy(errors, spec)
     if ranges := spec.get("podCIDRs"):
         for index, text in enumerate(ranges):
             check_network(errors, f"spec.podCIDRs[{index}]", text)
         if len(ranges) > 1 and (len(ranges) > 2 or not is_dual_stack(ranges)):
             errors.invalid("spec.podCIDRs", ranges, "may specify no more than one CIDR for each IP family")
+
+
+def _check_preemption_policy(errors: Errors, spec: JsonObject) -> None:
+    owners, path = (spec.get("podPreemptionPolicy") or {}).get("disableResizePreemption") or [], _RESIZE_PREEMPTION
+    if len(owners) > _MAX_OWNERS:
+        errors.too_many(path, len(owners), _MAX_OWNERS)
+        return
+    for index, owner in enumerate(owners):
+        check_label_key(errors, f"{path}[{index}]", owner)
+        if owner in owners[:index]:
+            errors.duplicate(f"{path}[{index}]", owner)
 
 
 def check_node_update(errors: Errors, node: JsonObject, old: JsonObject, subresource: str) -> None:
@@ -191,6 +204,7 @@ def check_node_update(errors: Errors, node: JsonObject, old: JsonObject, subreso
     if old_provider and old_provider != spec.get("providerID"):
         errors.forbidden("spec.providerID", 'node updates may not change providerID except from "" to valid')
     _check_taints(errors, spec.get("taints") or [])
+    _check_preemption_policy(errors, spec)
     if spec.get("externalID", "") != old_spec.get("externalID", ""):
         errors.forbidden("spec.externalID", "may not be updated")
 

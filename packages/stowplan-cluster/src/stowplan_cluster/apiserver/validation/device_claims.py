@@ -14,7 +14,13 @@ from typing import TypeVar
 from stowplan.kube.api.field_errors import go_json
 from stowplan.kube.api.labels import label_key_errors, label_value_errors
 from stowplan.kube.api.resource_names import is_extended
-from stowplan.kube.cel.device_selectors import MAX_COST, CompileError, compile_selector
+from stowplan.kube.cel.device_selectors import (
+    MAX_COST,
+    CompileError,
+    DeviceSelector,
+    compile_attribute,
+    compile_selector,
+)
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.validation import names
 from stowplan_cluster.apiserver.validation.field_errors import Errors, byte_length, same
@@ -84,7 +90,9 @@ EFFECTS = ("NoExecute", "NoSchedule", "None")
 _MAX_REQUESTS = _MAX_CONSTRAINTS = _MAX_CONFIG = _MAX_SELECTORS = _MAX_RESULTS = 32
 _MAX_ALTERNATIVES, _MAX_RESERVED, _MAX_CONDITIONS = 8, 256, 4
 _MAX_EXPRESSION = _MAX_PARAMETERS = 10 * 1024
+_MAX_DERIVED = 32
 _MODES = ("All", "ExactCount")
+_ATTRIBUTES = ("matchAttribute", "distinctAttribute")
 _UID_RE = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 #: Names of a claim's requests -> names of their subrequests.
@@ -167,7 +175,7 @@ def _check_devices(errors: Errors, path: str, devices: JsonObject) -> None:
 
     def check_constraint(errors: Errors, at: str, constraint: JsonObject) -> None:
         _check_references(errors, f"{at}.requests", constraint.get("requests"), known)
-        given = [name for name in ("matchAttribute", "distinctAttribute") if name in constraint]
+        given = [name for name in _ATTRIBUTES if name in constraint]
         if given:
             _check_fully_qualified(errors, f"{at}.{given[0]}", constraint[given[0]])
         else:
@@ -178,8 +186,31 @@ def _check_devices(errors: Errors, path: str, devices: JsonObject) -> None:
         _check_references(errors, f"{at}.requests", config.get("requests"), known)
         _check_opaque(errors, at, config)
 
+    used = {constraint.get(name) for constraint in devices.get("constraints") or () for name in _ATTRIBUTES}
+    for index, request in enumerate(devices.get("requests") or ()):
+        at, alternatives = f"{path}.requests[{index}]", request.get("firstAvailable") or ()
+        _check_derived(errors, f"{at}.exactly", request.get("exactly") or {}, used)
+        for place, alternative in enumerate(alternatives):
+            _check_derived(errors, f"{at}.firstAvailable[{place}]", alternative, used)
     check_list(errors, f"{path}.constraints", devices.get("constraints"), _MAX_CONSTRAINTS, check_constraint)
     check_list(errors, f"{path}.config", devices.get("config"), _MAX_CONFIG, check_configuration)
+
+
+def _check_derived(errors: Errors, path: str, request: JsonObject, used: set[str | None]) -> None:
+    def check(errors: Errors, at: str, derived: JsonObject) -> None:
+        name, expression = derived.get("name", ""), derived.get("expression", "")
+        _check_fully_qualified(errors, f"{at}.name", name)
+        if name not in used:
+            errors.invalid(f"{at}.name", name, "must be used in a constraint")
+        if not expression:
+            errors.required(f"{at}.expression")
+        elif byte_length(expression) > _MAX_EXPRESSION:
+            errors.too_long(f"{at}.expression", _MAX_EXPRESSION)
+        else:
+            _check_expression(errors, f"{at}.expression", expression, compile_attribute)
+
+    attributes = request.get("derivedAttributes")
+    check_set(errors, f"{path}.derivedAttributes", attributes, _MAX_DERIVED, check, lambda one: one.get("name", ""))
 
 
 def _check_references(errors: Errors, path: str, references: list[str] | None, known: RequestNames) -> None:
@@ -256,9 +287,11 @@ def _check_selector(errors: Errors, path: str, selector: JsonObject) -> None:
         _check_expression(errors, f"{path}.cel.expression", cel["expression"])
 
 
-def _check_expression(errors: Errors, path: str, expression: str) -> None:
+def _check_expression(
+    errors: Errors, path: str, expression: str, compiled: Callable[[str], DeviceSelector] = compile_selector
+) -> None:
     try:
-        selector = compile_selector(expression)
+        selector = compiled(expression)
     except CompileError as error:
         errors.invalid(path, expression, str(error))
         return

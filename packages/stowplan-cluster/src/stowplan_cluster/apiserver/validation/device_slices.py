@@ -28,7 +28,8 @@ from stowplan_cluster.apiserver.validation.volumes import check_csi_driver_name
 _MAX_DEVICES, _MAX_ADVANCED_DEVICES = 128, 64
 _MAX_COUNTER_SETS, _MAX_COUNTERS, _MAX_CONSUMPTIONS = 8, 32, 2
 _MAX_ATTRIBUTES, _MAX_ATTRIBUTE_VALUES, _MAX_VALUE, _MAX_TAINTS = 32, 48, 64, 16
-_MAX_CONDITIONS = 8
+_MAX_CONDITIONS, _MAX_GROUPS = 8, 2
+_PREPARE, _UNPREPARE, _ALL_OPERATIONS = "NodePrepareResources", "NodeUnprepareResources", "*"
 _NO_LIMIT = 1 << 30
 _SCALARS, _LISTS = ("bool", "int", "string", "version"), ("bools", "ints", "strings", "versions")
 
@@ -41,6 +42,7 @@ def check_slice(errors: Errors, resource_slice: JsonObject) -> None:
     devices = spec.get("devices") or []
     if "sharedCounters" in spec and "devices" in spec:
         errors.invalid("spec", "", "only one of `sharedCounters` or `devices` is allowed")
+    _check_operations(errors, "spec.skipNodeOperations", spec.get("skipNodeOperations") or [])
     per_device = bool(spec.get("perDeviceNodeSelection"))
 
     def check_one(errors: Errors, path: str, device: JsonObject) -> None:
@@ -52,6 +54,15 @@ def check_slice(errors: Errors, resource_slice: JsonObject) -> None:
     check_set(
         errors, "spec.sharedCounters", counters, _MAX_COUNTER_SETS, _check_counter_set, lambda c: c.get("name", "")
     )
+
+
+def _check_operations(errors: Errors, path: str, operations: list[str]) -> None:
+    def check(errors: Errors, at: str, operation: str) -> None:
+        errors.check_enum(at, operation, (_ALL_OPERATIONS, _PREPARE, _UNPREPARE))
+
+    check_set(errors, path, operations, _NO_LIMIT, check, lambda operation: operation)
+    if _PREPARE in operations and not {_UNPREPARE, _ALL_OPERATIONS} & set(operations):
+        errors.invalid(path, operations, f"{_PREPARE} requires {_UNPREPARE}")
 
 
 def _is_advanced(device: JsonObject) -> bool:
@@ -179,6 +190,8 @@ def _check_counter_set(errors: Errors, path: str, counter_set: JsonObject) -> No
 def _check_consumption(errors: Errors, path: str, consumption: JsonObject) -> None:
     check_request_name(errors, f"{path}.counterSet", consumption.get("counterSet", ""))
     _check_counters(errors, f"{path}.counters", consumption.get("counters") or {})
+    groups = consumption.get("compatibilityGroups")
+    check_set(errors, f"{path}.compatibilityGroups", groups, _MAX_GROUPS, check_request_name, lambda group: group)
 
 
 def _check_counters(errors: Errors, path: str, counters: dict[str, JsonObject]) -> None:

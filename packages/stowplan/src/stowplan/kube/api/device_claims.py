@@ -18,6 +18,11 @@ class CapacityRequirements(ApiStruct, frozen=True, kw_only=True):
     requests: ResourceList = {}
 
 
+class DeviceDerivedAttribute(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    expression: str = ""
+
+
 class ExactDeviceRequest(ApiStruct, frozen=True, kw_only=True):
     device_class_name: str = ""
     selectors: tuple[DeviceSelector, ...] = ()
@@ -28,6 +33,7 @@ class ExactDeviceRequest(ApiStruct, frozen=True, kw_only=True):
     admin_access: bool | None = None
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceSubRequest(ApiStruct, frozen=True, kw_only=True):
@@ -38,6 +44,7 @@ class DeviceSubRequest(ApiStruct, frozen=True, kw_only=True):
     count: Int64 | None = None
     tolerations: tuple[Toleration, ...] = ()
     capacity: CapacityRequirements | None = None
+    derived_attributes: tuple[DeviceDerivedAttribute, ...] = ()
 
 
 class DeviceRequest(ApiStruct, frozen=True, kw_only=True):
@@ -80,6 +87,9 @@ class DeviceRequestAllocationResult(ApiStruct, frozen=True, kw_only=True):
     share_id: str | None = msgspec.field(default=None, name="shareID")
     #: None: the device has no capacities, or is not shared.
     consumed_capacity: ResourceList | None = None
+    skip_node_operations: tuple[str, ...] = ()
+    #: Counter set -> the device's groups when it was allocated.
+    compatibility_groups: dict[str, tuple[str, ...]] = {}
 
 
 class DeviceAllocationConfiguration(ApiStruct, frozen=True, kw_only=True):

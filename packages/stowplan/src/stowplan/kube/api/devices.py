@@ -60,6 +60,7 @@ class CounterSet(ApiStruct, frozen=True, kw_only=True):
 class DeviceCounterConsumption(ApiStruct, frozen=True, kw_only=True):
     counter_set: str = ""
     counters: dict[str, Counter] = {}
+    compatibility_groups: tuple[str, ...] = ()
 
 
 class DeviceTaint(ApiStruct, frozen=True, kw_only=True):
@@ -102,6 +103,7 @@ class ResourceSliceSpec(ApiStruct, frozen=True, kw_only=True):
     devices: tuple[Device, ...] = ()
     per_device_node_selection: bool | None = None
     shared_counters: tuple[CounterSet, ...] = ()
+    skip_node_operations: tuple[str, ...] = ()
 
 
 class ResourceSlice(ApiStruct, frozen=True, kw_only=True):
@@ -154,7 +156,7 @@ class DeviceTaintRuleSpec(ApiStruct, frozen=True, kw_only=True):
 
 
 class DeviceTaintRule(ApiStruct, frozen=True, kw_only=True):
-    api_version: str = "resource.k8s.io/v1beta2"
+    api_version: str = API_VERSION
     kind: str = "DeviceTaintRule"
     metadata: ObjectMeta = ObjectMeta()
     spec: DeviceTaintRuleSpec = DeviceTaintRuleSpec()

@@ -22,7 +22,7 @@ from stowplan.kube.structs import PlainStruct
 
 #: Group -> supported versions besides the preferred one; kinds with other versions override this.
 _OLDER_VERSIONS = {"resource.k8s.io": ("v1beta2",)}
-_OLDER_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1alpha3",), "PodGroup": ("v1alpha3", "v1alpha2")}
+_OLDER_VERSIONS_OF_KIND = {"DeviceTaintRule": ("v1beta2", "v1alpha3"), "PodGroup": ("v1alpha3", "v1alpha2")}
 #: Characters of most names, which need no quoting.
 _PLAIN = re.compile(r"[0-9A-Za-z.-]+").fullmatch
 

@@ -20,7 +20,7 @@ from stowplan.kube.cel.cel_errors import CompileError, EvaluationError, Evaluati
 from stowplan.kube.cel.declarations import function, member
 from stowplan.kube.cel.environment import CompiledExpression, Environment, environment, walked
 from stowplan.kube.cel.functions import quantities
-from stowplan.kube.cel.functions.semvers import read_semver
+from stowplan.kube.cel.functions.semvers import Semver, read_semver
 from stowplan.kube.cel.syntax import Call, Literal, Node, Select
 from stowplan.kube.cel.values import DomainMap, Quantity, Value
 from stowplan.kube.structs import PlainStruct
@@ -34,6 +34,8 @@ __all__ = [
     "EvaluationError",
     "Read",
     "Version",
+    "attribute_of",
+    "compile_attribute",
     "compile_selector",
     "device_environment",
 ]
@@ -232,6 +234,27 @@ def compile_selector(text: str, *, list_type_attributes: bool = False) -> Device
 def _compiled(text: str, has_lists: bool) -> DeviceSelector:
     results = (t.BOOL, t.ANY, t.DYN) if has_lists else (t.BOOL, t.ANY)
     return DeviceSelector(text, device_environment(has_lists).compiled(text, results=results), has_lists)
+
+
+@lru_cache(maxsize=_CACHED)
+def compile_attribute(text: str) -> DeviceSelector:
+    """The expression of a derived attribute, whose value is that of an attribute. Raises a `CompileError`."""
+    return DeviceSelector(text, device_environment(True).compiled(text), True)
+
+
+def attribute_of(value: Value, *, lists: bool) -> AttributeValue:
+    """The value of a derived attribute; an `EvaluationError` for types that attributes do not have."""
+    found = [_scalar_of(part) for part in value] if isinstance(value, list) and lists else [_scalar_of(value)]
+    if None in found or len({type(part) for part in found}) > 1:
+        raise EvaluationError(f"unsupported result of type {v.type_name(value)}")
+    scalars = tuple(part for part in found if part is not None)
+    return scalars if isinstance(value, list) else scalars[0]
+
+
+def _scalar_of(value: Value) -> _Scalar | None:
+    if isinstance(value, Semver):
+        return Version(value.text)
+    return value if isinstance(value, bool | int | str) else None
 
 
 @cache

@@ -114,6 +114,7 @@ def known_gates(gates: Mapping[str, bool], version: KubernetesVersion) -> dict[s
 #: Gate -> the gates that it requires, of those that are off by default.
 NEEDED_WITH = {
     "CompositePodGroup": ("GenericWorkload", "TopologyAwareWorkloadScheduling"),
+    "DRADeviceCompatibilityGroups": ("DRAPartitionableDevices",),
     "DRAWorkloadResourceClaims": ("DynamicResourceAllocation", "GenericWorkload"),
     "GangScheduling": ("GenericWorkload",),
     "PodGroupPreemptionPolicy": ("GenericWorkload",),
@@ -122,12 +123,7 @@ NEEDED_WITH = {
 }
 
 #: Gates that are off and cannot be enabled, because their feature is not implemented -> the feature.
-UNBUILT = {
-    "DRADerivedAttributes": "only a proposal of it is known, and the API does not have its field yet",
-    "DRADeviceCompatibilityGroups": "only a proposal of it is known, and the API does not have its fields yet",
-    "DRAOptionalNodeOperations": "nodes are not asked whether they can leave out operations",
-    "NativeHistograms": "histograms have fixed buckets",
-}
+UNBUILT = {"NativeHistograms": "histograms have fixed buckets"}
 
 
 class GateError(ValueError):
@@ -140,8 +136,6 @@ def with_chosen(changes: Mapping[str, bool], version: KubernetesVersion = DEFAUL
     for name in changes:
         if name not in defaults.gates:
             raise GateError(f"the scheduler has no gate {name!r}{_hint(name, defaults)}")
-        if changes[name] and name in UNBUILT:
-            raise GateError(f"{name} cannot be enabled: {UNBUILT[name]}")
     chosen = defaults.with_gates(changes)
     for name, needed in NEEDED_WITH.items():
         off = [other for other in needed if not chosen.enabled(other)]

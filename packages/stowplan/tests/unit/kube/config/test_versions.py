@@ -71,12 +71,6 @@ def test_a_cluster_and_its_copies_have_the_version():
     assert cluster.reconfigured(cluster.config).engine.features.emulated_version == V1_37
 
 
-def test_what_is_not_built_cannot_be_enabled():
-    with pytest.raises(GateError, match="DRADerivedAttributes cannot be enabled: only a proposal of it is known"):
-        with_chosen({"DRADerivedAttributes": True}, V1_37)
-    assert not with_chosen({"DRADerivedAttributes": False}, V1_37).enabled("DRADerivedAttributes")
-
-
 def test_trees_of_groups_need_groups_and_placements():
     assert with_chosen(group_gates(V1_37) | {"CompositePodGroup": True}, V1_37).enabled("CompositePodGroup")
     with pytest.raises(GateError, match="CompositePodGroup needs GenericWorkload and TopologyAwareWorkloadScheduling"):

@@ -23,6 +23,7 @@ class Semver:
     major: int = field(compare=False)
     minor: int = field(compare=False)
     patch: int = field(compare=False)
+    text: str = field(compare=False)
 
 
 v.register(Semver, t.SEMVER)
@@ -50,7 +51,7 @@ def read_semver(text: str) -> Semver:
         if not _IDENTIFIER_RE.fullmatch(part):
             raise ValueProblem(f"Invalid character(s) found in build meta data {quoted(part)}")
     # A pre-release sorts before its release, and before any longer one with the same prefix.
-    return Semver((major, minor, patch, not identifiers, identifiers), major, minor, patch)
+    return Semver((major, minor, patch, not identifiers, identifiers), major, minor, patch, text)
 
 
 def _number(text: str, name: str, long_name: str) -> int:

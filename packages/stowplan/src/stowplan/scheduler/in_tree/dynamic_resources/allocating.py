@@ -94,7 +94,17 @@ class Allocating:
             binding_failure_conditions=device.binding_failure_conditions if conditions else (),
             share_id=self._share_id(place) if shared else None,
             consumed_capacity=consumed,
+            skip_node_operations=pooled.slice.spec.skip_node_operations
+            if self._features.optional_node_operations
+            else (),
+            compatibility_groups=self._groups(pooled),
         )
+
+    def _groups(self, pooled: PooledDevice) -> dict[str, tuple[str, ...]]:
+        consumed = pooled.device.consumes_counters
+        if not self._features.compatibility_groups or not any(one.compatibility_groups for one in consumed):
+            return {}
+        return {one.counter_set: one.compatibility_groups for one in consumed}
 
     def _share_id(self, place: int) -> str:
         """A unique ID, derived from the claim's UID, so that replays are reproducible."""

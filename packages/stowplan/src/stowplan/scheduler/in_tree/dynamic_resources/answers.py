@@ -74,7 +74,7 @@ class Answers:
         #: None: unlimited.
         self._max_steps = int(filter_timeout * STEPS_PER_SECOND) if filter_timeout > 0 else None
         self._known: OrderedDict[tuple[ClaimDemand, ...], _Known] = OrderedDict()
-        self._selected = SelectorVerdicts(lists=features.lists_in_selectors)
+        self._selected = SelectorVerdicts(lists=features.lists_in_selectors, derived_lists=features.list_attributes)
 
     def verdicts(self, claims: tuple[ClaimDemand, ...], rows: Rows) -> Verdicts:
         """The `Verdict` value for each row; rows with the same devices are searched once."""

@@ -75,6 +75,8 @@ class AllocatedClaim(NamedTuple):
     where: NodeSelectorMatcher | None
     #: Whether its devices failed to become ready.
     unusable: bool
+    #: Whether drivers count on the node to leave out operations.
+    skips: bool = False
     #: Identifies the claim if that matters: with DRANodeAllocatableResources.
     key: str = ""
 
@@ -139,7 +141,10 @@ class Demands:
     def _allocated(self, claim: ResourceClaim) -> AllocatedClaim:
         assert claim.status.allocation is not None
         key = claim_key(claim) if self._features.node_allocatable else ""
-        return AllocatedClaim(_where(claim.status.allocation), self._readiness.is_unusable(claim), key)
+        results = claim.status.allocation.devices.results
+        skips = self._features.optional_node_operations and any(result.skip_node_operations for result in results)
+        unusable = self._readiness.is_unusable(claim)
+        return AllocatedClaim(_where(claim.status.allocation), unusable=unusable, skips=skips, key=key)
 
     def waiting(self, pod: PodInfo) -> list[ResourceClaim]:
         """The pod's unallocated claims; raises RefusedError."""

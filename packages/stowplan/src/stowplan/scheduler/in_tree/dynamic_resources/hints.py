@@ -42,8 +42,9 @@ def events(handle: Handle, features: Features) -> tuple[ClusterEventWithHint, ..
     # In the reference these are changes of slices, whose devices have the taints of the rules.
     rules = [on(DEVICE_TAINT_RULE, Action.Add | Action.Update | Action.Delete, after_rule_change)]
     pods = pod_events(handle.features.emulated_version)
+    nodes = Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable
     return (
-        on(NODE, Action.Add | Action.UpdateNodeLabel | Action.UpdateNodeAllocatable),
+        on(NODE, nodes | Action.UpdateNodeDeclaredFeature if features.optional_node_operations else nodes),
         on(RESOURCE_CLAIM, Action.Add | Action.Update, after_claim_change, named=_CLAIMS_OF_POD),
         on(pods.own, Action.UpdatePodGeneratedResourceClaim, after_pod_change, by_shape=True),
         on(DEVICE_CLASS, Action.Add | Action.Update),

@@ -48,6 +48,7 @@ from stowplan.scheduler.framework.unfinished import unfinished
 from stowplan.scheduler.in_tree.common.device_classes import device_classes_read
 from stowplan.scheduler.in_tree.common.node_selection import matches_selector
 from stowplan.scheduler.in_tree.common.resource_claims import ClaimError, group_name
+from stowplan.scheduler.in_tree.dynamic_resources.allocating import devices_in
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import MAX_ALTERNATIVES, ClaimDemand, Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import SearchResult, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.binding_conditions import Readiness
@@ -79,6 +80,7 @@ from stowplan.scheduler.in_tree.dynamic_resources.writing import (
 
 NOT_ALLOCATABLE = Reason("CannotAllocateClaims", "cannot allocate all claims")
 INVALID_POOLS = Reason("InvalidResourcePools", "invalid resource pools were encountered")
+CALLS_DRIVERS = Reason("NodeCallsDrivers", "node(s) cannot leave out operations of device drivers")
 UNAVAILABLE = Reason("ResourceClaimUnavailable", "resourceclaim not available on the node")
 
 NO_SUCH_RESOURCE = Reason("ResourceNotServed", "cannot fit resource")
@@ -90,6 +92,9 @@ DISCARDED = Reason("ResourceClaimDeleted", "deletion of ResourceClaim completed"
 UNRESERVED = Reason("ResourceClaimUnreserved", "ResourceClaim unreserved for PodGroup")
 STILL_UNSCHEDULABLE = Reason("StillUnschedulable", "still not schedulable")
 DISABLED = Reason("PluginDisabled", "plugin disabled")
+
+#: What nodes declare (NodeDeclaredFeatures).
+OPTIONAL_OPERATIONS = "DRAOptionalNodeOperations"
 
 _STATE = "DynamicResources"
 
@@ -239,6 +244,9 @@ class DynamicResources(
                 return failed
             refuse(verdicts == Verdict.NONE.value, NOT_ALLOCATABLE)
             refuse(verdicts == Verdict.INVALID_POOL.value, INVALID_POOLS)
+            if self.features.optional_node_operations:
+                chosen = self._skipping(asked, nodes, within & ~refused, asking=state.asking)
+                refuse(chosen & _calls_drivers(nodes) if chosen.any() else chosen, CALLS_DRIVERS)
             if self.features.node_allocatable:
                 try:
                     short = self._shortages(pod, asked, nodes, within & ~refused, asking=state.asking)
@@ -248,6 +256,8 @@ class DynamicResources(
                     entries.append(entry)
                     refused = refused | entry.mask
         refuse(self._unavailable(demand, nodes), UNAVAILABLE)
+        if any(claim.skips for claim in demand.allocated):
+            refuse(_calls_drivers(nodes), CALLS_DRIVERS)
         return Rejections(refused, entries) if entries else None
 
     def _demand_of(self, state: CycleState) -> Demand:
@@ -326,6 +336,18 @@ class DynamicResources(
             taken = self.finding.footprint(pod, asked, nodes.row(int(of_code[0])), asking=asking)
             if taken is not None:
                 found += shortages(nodes, _marked(of_code, len(nodes)), taken)
+        return found
+
+    def _skipping(self, asked: tuple[CompiledClaim, ...], nodes: Nodes, mask: Mask, *, asking: bool) -> Mask:
+        """Nodes on which a chosen device's driver counts on the node to leave out operations."""
+        places, found = np.flatnonzero(mask), np.zeros(len(nodes), np.bool_)
+        codes = self.inventory.codes[places if nodes.rows is None else nodes.rows[places]]
+        for code in np.unique(codes).tolist():
+            of_code = places[codes == code]
+            row = nodes.row(int(of_code[0]))
+            picks = self.finding.answers[asking].answer(asked_by(asked), row).picks
+            devices = devices_in(self.inventory.world(row))
+            found[of_code] = any(devices[p.device][1].content.skips_operations for of_claim in picks for p in of_claim)
         return found
 
     def assumed(self, state: CycleState, pod: PodInfo, node_name: str) -> Pod:
@@ -495,6 +517,14 @@ def _marked(places: Rows, length: int) -> Mask:
     return found
 
 
+def _calls_drivers(nodes: Nodes) -> Mask:
+    """Nodes whose kubelets call drivers that are not there."""
+    table = nodes.table
+    lacking = np.array([OPTIONAL_OPERATIONS not in declared for declared in table.feature_sets.values], np.bool_)
+    mask: Mask = nodes.take(lacking[table.feature_set[: table.n]])
+    return mask
+
+
 def features_of(gates: FeatureGates) -> Features:
     return Features(
         emulated_version=gates.emulated_version,
@@ -512,6 +542,9 @@ def features_of(gates: FeatureGates) -> Features:
         group_sharing=gates.enabled("GenericWorkload"),
         group_claims=gates.enabled("DRAWorkloadResourceClaims"),
         node_allocatable=gates.enabled("DRANodeAllocatableResources"),
+        derived_attributes=gates.enabled("DRADerivedAttributes"),
+        compatibility_groups=gates.enabled("DRADeviceCompatibilityGroups"),
+        optional_node_operations=gates.enabled("DRAOptionalNodeOperations"),
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import field
 from stowplan.kube.api.devices import Device
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.types import ResourceClaim, ResourceSlice
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Codes
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import Features
@@ -50,9 +51,13 @@ class SliceView(NamedTuple):
 def compiled(obj: ResourceSlice, devices: Sequence[Device], features: Features) -> SliceView:
     """`devices`: the slice's, including taints from rules."""
     spec, lists, fractions = obj.spec, features.list_attributes, features.fractional_ranges
+    skips = bool(spec.skip_node_operations) and features.emulated_version >= V1_37
     return SliceView(
         obj,
-        tuple(content_of(d, spec.driver, list_attributes=lists, fractional_ranges=fractions) for d in devices),
+        tuple(
+            content_of(d, spec.driver, list_attributes=lists, fractional_ranges=fractions, skips_operations=skips)
+            for d in devices
+        ),
         tuple(
             ((counters.name, name), parse_quantity(counter.value))
             for counters in spec.shared_counters
@@ -71,6 +76,8 @@ class DeviceUse(NamedTuple):
     consumed: tuple[tuple[str, Amount], ...] = ()
     #: The claim's name, for explanations.
     claim: str = ""
+    #: Counter sets with the device's groups, if it has any.
+    groups: tuple[tuple[str, frozenset[str]], ...] = ()
 
 
 class Pool(PlainStruct):
@@ -117,11 +124,14 @@ class Pool(PlainStruct):
                 for name, amount in taken.consumed:
                     total[name] = total.get(name, 0) + amount
         shared = tuple((place, tuple(sorted(total.items()))) for place, total in sorted(shares.items()))
-        return Usage(bits, shared, self._counters(view, all_taken))
+        return Usage(bits, shared, *self._counters(view, all_taken))
 
-    def _counters(self, view: PoolView, all_taken: Collection[DeviceUse]) -> tuple[tuple[CounterId, Amount], ...]:
+    def _counters(
+        self, view: PoolView, all_taken: Collection[DeviceUse]
+    ) -> tuple[tuple[tuple[CounterId, Amount], ...], tuple[tuple[str, tuple[frozenset[str], ...]], ...]]:
+        """Remaining amounts, and the groups of allocated devices."""
         if not any(d.content.consumes for d in view.devices):
-            return ()
+            return (), ()
         generation = view.devices[0].slice.spec.pool.generation
         left: dict[CounterId, Amount] = {}
         consumers: dict[str, DeviceContent] = {}
@@ -130,11 +140,18 @@ class Pool(PlainStruct):
                 continue
             left.update(s.counters)
             consumers.update((d.name, c) for d, c in zip(s.obj.spec.devices, s.contents, strict=True) if c.consumes)
-        for name in {taken.device for taken in all_taken}:
+        groups: dict[str, list[frozenset[str]]] = {}
+        for name, recorded in {taken.device: taken.groups for taken in all_taken}.items():
             content = consumers.get(name)
             for counter, amount in content.consumes if content is not None else ():
                 left[counter] = left.get(counter, 0) - amount
-        return tuple(sorted(left.items()))
+            # The slice may have changed since the device was allocated.
+            for counter_set, of_device in recorded or (content.groups if content is not None else ()):
+                groups.setdefault(counter_set, []).append(of_device)
+        there = [of_device for found in groups.values() for of_device in found]
+        matter = any(there) or any(of_device for d in view.devices for _, of_device in d.content.groups)
+        common = ((counter_set, tuple(sorted(found, key=sorted))) for counter_set, found in sorted(groups.items()))
+        return tuple(sorted(left.items())), tuple(common) if matter else ()
 
 
 def view_of(
@@ -232,6 +249,7 @@ def taken_by(key: str, claim: ResourceClaim, *, shares: bool) -> tuple[DeviceUse
                 if shares and result.share_id is not None
                 else (),
                 key,
+                tuple((name, frozenset(groups)) for name, groups in sorted(result.compatibility_groups.items())),
             )
         )
     return tuple(found)

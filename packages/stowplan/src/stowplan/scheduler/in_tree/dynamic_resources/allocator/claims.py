@@ -40,6 +40,12 @@ class Features(NamedTuple):
     group_claims: bool = False
     #: Whether devices can map to resources of their node (DRANodeAllocatableResources).
     node_allocatable: bool = False
+    #: Whether requests can define attributes (DRADerivedAttributes).
+    derived_attributes: bool = False
+    #: Whether devices on a counter set have to be compatible (DRADeviceCompatibilityGroups).
+    compatibility_groups: bool = False
+    #: Whether drivers can do without the kubelet's calls (DRAOptionalNodeOperations).
+    optional_node_operations: bool = False
 
     @property
     def lists_in_selectors(self) -> bool:
@@ -61,6 +67,13 @@ class Selector(NamedTuple):
     number: int
 
 
+class DerivedAttribute(NamedTuple):
+    """An attribute that a request computes for each of its devices."""
+
+    name: str
+    expression: Selector
+
+
 class Wanted(NamedTuple):
     """A request, or one alternative of a request."""
 
@@ -76,6 +89,7 @@ class Wanted(NamedTuple):
     admin: bool
     tolerations: tuple[Toleration, ...]
     capacity: tuple[tuple[str, Amount], ...]
+    derived: tuple[DerivedAttribute, ...] = ()
 
 
 class RequestDemand(NamedTuple):
@@ -182,6 +196,10 @@ class _Compiler:
             admin=bool(admin),
             tolerations=asked.tolerations,
             capacity=tuple(sorted((name, parse_quantity(amount)) for name, amount in wanted.items())),
+            derived=tuple(
+                DerivedAttribute(derived.name, Selector(derived.expression, "", i))
+                for i, derived in enumerate(asked.derived_attributes if self._features.derived_attributes else ())
+            ),
         )
 
 

@@ -58,8 +58,18 @@ class DeviceContent:
     Derived values are computed on demand: for most devices of a large cluster they are never needed.
     """
 
-    def __init__(self, device: api.Device, driver: str, *, list_attributes: bool, fractional_ranges: bool) -> None:
+    def __init__(
+        self,
+        device: api.Device,
+        driver: str,
+        *,
+        list_attributes: bool,
+        fractional_ranges: bool,
+        skips_operations: bool = False,
+    ) -> None:
         self.driver = driver
+        #: Whether its node need not call the driver.
+        self.skips_operations = skips_operations
         self._device = device
         self._list_attributes, self._fractional_ranges = list_attributes, fractional_ranges
         #: Whether it has binding conditions.
@@ -101,6 +111,12 @@ class DeviceContent:
         )
 
     @cached_property
+    def groups(self) -> tuple[tuple[str, frozenset[str]], ...]:
+        """Counter sets, with the groups of devices that it is compatible with there."""
+        consumed = self._device.consumes_counters
+        return tuple((one.counter_set, frozenset(one.compatibility_groups)) for one in consumed)
+
+    @cached_property
     def taints(self) -> tuple[Taint, ...]:
         """Taints that prevent scheduling."""
         return tuple(
@@ -126,11 +142,7 @@ class DeviceContent:
         # Only the driver's own attributes may omit the domain.
         for key in (name, identifier) if slash and domain == self.driver else (name,):
             if key in self.attributes:
-                found = self.attributes[key]
-                if found is None:
-                    return frozenset()
-                values = found if isinstance(found, tuple) else (found,)
-                return frozenset((type(value), _plain(value)) for value in values)
+                return typed_values(self.attributes[key])
         return None
 
 
@@ -209,6 +221,8 @@ class Usage(NamedTuple):
     shares: tuple[tuple[int, tuple[tuple[str, Amount], ...]], ...] = ()
     #: Remaining amounts of the pool's counters, by ID; negative if drivers overcommit them.
     counters: tuple[tuple[CounterId, Amount], ...] = ()
+    #: Counter sets with the groups of each of the pool's devices that is allocated, where one has any.
+    groups: tuple[tuple[str, tuple[frozenset[str], ...]], ...] = ()
 
 
 class World(NamedTuple):
@@ -218,7 +232,7 @@ class World(NamedTuple):
 
 
 #: By published content.
-_contents: WeakValueDictionary[tuple[str, bool, bool, bytes], DeviceContent] = WeakValueDictionary()
+_contents: WeakValueDictionary[tuple[str, bool, bool, bool, bytes], DeviceContent] = WeakValueDictionary()
 _kinds: WeakValueDictionary[tuple[Any, ...], ViewKind] = WeakValueDictionary()
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -226,16 +240,26 @@ _replace = msgspec.structs.replace
 
 
 def content_of(
-    device: api.Device, driver: str, *, list_attributes: bool = False, fractional_ranges: bool = False
+    device: api.Device,
+    driver: str,
+    *,
+    list_attributes: bool = False,
+    fractional_ranges: bool = False,
+    skips_operations: bool = False,
 ) -> DeviceContent:
     """The shared content object of a device."""
     # The time at which a device was tainted does not matter.
     taints = tuple(_replace(taint, time_added=None) for taint in device.taints) if device.taints else ()
-    key = driver, list_attributes, fractional_ranges, _encode(_replace(device, name="", taints=taints))
+    flags = list_attributes, fractional_ranges, skips_operations
+    key = driver, *flags, _encode(_replace(device, name="", taints=taints))
     found = _contents.get(key)
     if found is None:
         found = _contents[key] = DeviceContent(
-            device, driver, list_attributes=list_attributes, fractional_ranges=fractional_ranges
+            device,
+            driver,
+            list_attributes=list_attributes,
+            fractional_ranges=fractional_ranges,
+            skips_operations=skips_operations,
         )
     return found
 
@@ -256,6 +280,14 @@ def attribute_value(attribute: api.DeviceAttribute, list_attributes: bool) -> An
         if values is not None:
             return tuple(values)
     return None if attribute.versions is None else tuple(Version(text) for text in attribute.versions)
+
+
+def typed_values(found: Any) -> Values:
+    """An attribute's value, for constraints; None: of an unknown type."""
+    if found is None:
+        return frozenset()
+    values = found if isinstance(found, tuple) else (found,)
+    return frozenset((type(value), _plain(value)) for value in values)
 
 
 def _plain(value: Any) -> Any:

@@ -17,10 +17,12 @@ from enum import Enum, auto
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.taints import untolerated
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import (
     MAX_DEVICES,
     AttributeConstraint,
     ClaimDemand,
+    DerivedAttribute,
     Features,
     Wanted,
 )
@@ -189,6 +191,9 @@ class Search:
         self._taken: list[bool] = []
         self._shared: dict[int, dict[str, Amount]] = {}
         self._free: list[dict[CounterId, Amount]] = []
+        #: Per pool: counter set -> the groups of each of its devices that is allocated.
+        self._groups: list[dict[str, list[frozenset[str]]]] = []
+        self._has_groups = self._features.emulated_version >= V1_37
         for i, (view, usage) in enumerate(self._world.pools):
             first = len(self._devices)
             self._devices += view.devices
@@ -196,6 +201,7 @@ class Search:
             self._taken += [bool(usage.taken >> k & 1) for k in range(len(view.devices))]
             self._shared.update({first + k: dict(consumed) for k, consumed in usage.shares})
             self._free.append(dict(usage.counters))
+            self._groups.append({counter_set: list(groups) for counter_set, groups in usage.groups})
         #: Pools with overcommitted counters: none of their devices that consume counters is available.
         self._overdrawn = [any(amount < 0 for amount in free.values()) for free in self._free]
 
@@ -376,7 +382,24 @@ class Search:
         if isinstance(verdict, SelectorError):
             whose = f"class {verdict.class_name}" if verdict.class_name else "claim {claim}"
             raise _BrokenError(Problem(f"{whose}: {verdict.text(self._features.emulated_version)}", claim, device))
+        # All of a candidate's attributes, so that whether one fails does not depend on what else is chosen.
+        for attribute in wanted.derived if verdict and pooled.reachable else ():
+            self._derived(claim, wanted, attribute, device)
         return verdict and pooled.reachable
+
+    def _derived(self, claim: int, wanted: Wanted, attribute: DerivedAttribute, device: int) -> Values:
+        found = self._verdicts.derive(attribute, self._devices[device].content, self._budget)
+        if isinstance(found, SelectorError):
+            what = found.text(self._features.emulated_version, f"derived attribute {attribute.name}")
+            raise _BrokenError(Problem(f"claim {{claim}}, request {wanted.name}: {what}", claim, device))
+        return found
+
+    def _values(self, claim: int, wanted: Wanted, name: str, device: int) -> Values | None:
+        """The value of an attribute for constraints; a request's own attributes come before the device's."""
+        for attribute in wanted.derived:
+            if attribute.name == name:
+                return self._derived(claim, wanted, attribute, device)
+        return self._devices[device].content.values(name)
 
     def _has_capacity(self, wanted: Wanted, device: int, pooled: PooledDevice) -> bool:
         return not self._features.consumable_capacity or self._need(wanted, device, pooled) is not None
@@ -408,11 +431,13 @@ class Search:
         counted = bool(content.consumes) and not (shared and (device in self._shared or device in self._shares))
         if content.consumes and not self._features.partitionable_devices:
             return None
+        if content.skips_operations and not self._features.optional_node_operations:
+            return None
         if counted and not self._has_counters(device):
             return None
         if self._features.device_taints and content.taints and untolerated(content.taints, wanted.tolerations):
             return None
-        constraints = self._satisfied(claim, wanted, pooled)
+        constraints = self._satisfied(claim, wanted, device)
         if constraints is None:
             if must:
                 text = "cannot add device {device} because a claim constraint would not be satisfied"
@@ -449,23 +474,46 @@ class Search:
     def _has_counters(self, device: int) -> bool:
         pool = self._pool_of[device]
         free = self._free[pool]
-        return not self._overdrawn[pool] and all(
+        if self._overdrawn[pool] or (self._has_groups and not self._is_compatible(device)):
+            return False
+        return all(
             free.get(counter, 0) >= amount for counter, amount in _summed(self._devices[device].content.consumes)
         )
+
+    def _is_compatible(self, device: int) -> bool:
+        """Whether it has a group in common with all devices on each of its counter sets, or like them none."""
+        pool = self._pool_of[device]
+        for counter_set, groups in self._devices[device].content.groups:
+            others = self._groups[pool].get(counter_set, [])
+            if not self._features.compatibility_groups:
+                # What is meant cannot be known to fit.
+                if groups or any(others):
+                    return False
+            elif not groups.intersection(*others) if groups else any(others):
+                return False
+        return True
 
     def _count(self, device: int, sign: int) -> None:
         free = self._free[self._pool_of[device]]
         for counter, amount in self._devices[device].content.consumes:
             free[counter] -= sign * amount
+        for counter_set, groups in self._devices[device].content.groups:
+            there = self._groups[self._pool_of[device]].setdefault(counter_set, [])
+            if sign > 0:
+                there.append(groups)
+            else:
+                there.remove(groups)
 
-    def _satisfied(self, claim: int, wanted: Wanted, pooled: PooledDevice) -> tuple[Any, ...] | None:
+    def _satisfied(self, claim: int, wanted: Wanted, device: int) -> tuple[Any, ...] | None:
         """The states of the claim's constraints with the device added; None: one of them rejects it."""
         states = self._constraints[claim]
         if not states:
             return states
         found = []
         for constraint, state in zip(self._claims[claim].constraints, states, strict=True):
-            after = _with(constraint, state, pooled) if constraint.concerns(wanted) else state
+            after = state
+            if constraint.concerns(wanted):
+                after = _with(constraint, state, self._values(claim, wanted, constraint.attribute, device))
             if after is _REFUSED:
                 return None
             found.append(after)
@@ -486,7 +534,7 @@ class Search:
     def _kind_of(self, device: int) -> Any:
         pooled = self._devices[device]
         content = pooled.content
-        admitted = []
+        admitted: list[Any] = []
         for claim in self._claims:
             for request in claim.requests:
                 for wanted in request.alternatives:
@@ -495,14 +543,20 @@ class Search:
                         # Unique: whether the error occurs depends on the order.
                         return device
                     admitted.append(verdict)
+                    for attribute in wanted.derived if verdict else ():
+                        value = self._verdicts.derive(attribute, content, self._budget)
+                        if isinstance(value, SelectorError):
+                            return device
+                        admitted.append(value)
         return (
             tuple(admitted),
             tuple(content.values(c.attribute) for claim in self._claims for c in claim.constraints),
-            (self._pool_of[device], content.consumes) if content.consumes else (),
+            (self._pool_of[device], content.consumes, content.groups) if content.consumes else (),
             content.taints,
             tuple(sorted(content.capacities.items())),
             content.shareable,
             content.conditional,
+            content.skips_operations,
             pooled.reachable,
             self._taken[device],
             tuple(sorted(self._shared[device].items())) if device in self._shared else None,
@@ -516,12 +570,11 @@ class _Refused:
 _REFUSED: Any = _Refused()
 
 
-def _with(constraint: AttributeConstraint, state: Any, pooled: PooledDevice) -> Any:
+def _with(constraint: AttributeConstraint, state: Any, values: Values | None) -> Any:
     """The constraint's state with one more device.
 
     For equal values: those common to all devices so far. For distinct ones: those taken so far.
     """
-    values: Values | None = pooled.content.values(constraint.attribute)
     if values is None:
         return _REFUSED
     if state is _UNSET:
