@@ -27,7 +27,7 @@ from stowplan.ask.explain.workload_status import workload_record
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
-from stowplan.ask.offline import Cluster
+from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import near_names
 from stowplan.ask.what_if.hypothetical_changes import Put
 from stowplan.ask.what_if.relief import group_relief, relief, together
@@ -354,10 +354,11 @@ class ClusterSource:
 
     def find(self, name: str) -> PodInfo:
         key = self._key(name)
-        known = [*self.cluster.pending(), *(info.key for info in self.cluster.state.placed_pods())]
-        if key not in known:
-            raise InputError(self._unknown(key, known))
-        return self.cluster.pod(key)
+        try:
+            return self.cluster.pod(key)
+        except ClusterError:
+            known = [*self.cluster.pending(), *(info.key for info in self.cluster.state.placed_pods())]
+            raise InputError(self._unknown(key, known)) from None
 
     def _key(self, name: str) -> str:
         return name if "/" in name else f"{self.namespace}/{name}"

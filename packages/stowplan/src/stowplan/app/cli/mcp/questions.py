@@ -34,6 +34,8 @@ from stowplan.ui.workbench import WhatIfChange, changes_of
 
 #: Seconds: a client does not wait much longer.
 _MAX_SECONDS = 20.0
+#: Of changes, whose pods are placed one by one.
+_MAX_NODES, _MAX_PODS = 200, 5_000
 #: Groups of equal pods that are explained in full, the largest first.
 _MAX_GROUPS = 20
 _NAMESPACE = Meta(description="For names without a namespace; the context's by default.")
@@ -190,6 +192,12 @@ def _read_from(field: str) -> Iterator[None]:
 
 
 def _what_if(about: ClusterSource, given: WhatIfChange) -> Answer:
+    if len(given.remove) + len(given.drain) > _MAX_NODES:
+        raise InputError(
+            f"remove and drain: want at most {_MAX_NODES} nodes; ask the tools drain or survive about more"
+        )
+    if any(one.replicas > _MAX_PODS for one in given.scale):
+        raise InputError(f"scale: replicas: want at most {_MAX_PODS:,}; the tool fit says how many more fit")
     with _read_from("manifests"):
         changes = list(changes_of(given, about.cluster))
     if not changes:

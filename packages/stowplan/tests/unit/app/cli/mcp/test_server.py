@@ -18,6 +18,7 @@ CLUSTER = (
     owned(pod("web-1", nodeName="b")),
     pod("waiting", "5"),
 )
+SCALE = {"kind": "ReplicaSet", "namespace": "default", "name": "web-abc"}
 MANIFEST = json.dumps(pod("new", "3"))
 EXTENDERS = (
     "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: 'http://x'}]"
@@ -107,6 +108,8 @@ async def test_manifests_are_given_as_text_and_leave_nothing_behind(client):
         ("what_if", {}, "say what changes: one of addNodes, remove"),
         ("what_if", {"remove": ["q"]}, "q"),
         ("what_if", {"taint": [{"node": "a", "key": "k", "effect": "No"}]}, "taint: effect: want one of NoSchedule"),
+        ("what_if", {"remove": ["a"] * 201}, "remove and drain: want at most 200 nodes"),
+        ("what_if", {"scale": [SCALE | {"replicas": 5001}]}, "scale: replicas: want at most 5,000"),
         ("what_if", {"manifests": "[]"}, "manifests: "),
         ("what_if", {"config": EXTENDERS}, "config: extenders: leave them out"),
     ],
