@@ -66,7 +66,7 @@ lock: ## the versions and hashes that the image and hosted CI install, anew from
 	$(PYTHON) -c 'import tomllib; print(*tomllib.load(open("packages/stowplan/pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' >build/lock/build.in
 	build/lock/bin/uv pip compile $(LOCK) build/lock/build.in -o deploy/container/build-requirements.txt
 	$(PYTHON) -c 'import tomllib; extras = tomllib.load(open("packages/stowplan-lab/pyproject.toml", "rb"))["project"]["optional-dependencies"]; print(*(one for name in extras if name != "all" for one in extras[name]), sep="\n")' >build/lock/lab.in
-	build/lock/bin/uv pip compile $(LOCK) packages/stowplan/pyproject.toml --extra mcp build/lock/lab.in --group dev --group docs -o requirements-dev.txt
+	build/lock/bin/uv pip compile $(LOCK) packages/stowplan/pyproject.toml --extra mcp --extra traces build/lock/lab.in --group dev --group docs -o requirements-dev.txt
 
 check: lint types ## linters, types and layer order only
 
@@ -120,5 +120,5 @@ $(USABLE): pyproject.toml $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	@touch $@
 
 $(STAMP): $(USABLE)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e 'packages/stowplan[mcp]' -e 'packages/stowplan-lab[all]' --group dev --group docs
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e 'packages/stowplan[mcp,traces]' -e 'packages/stowplan-lab[all]' --group dev --group docs
 	@touch $@

@@ -24,7 +24,7 @@ ASKED = {
     DEPLOY / "container/build-requirements.txt": PROJECT["build-system"]["requires"],
     DEVELOPMENT: [
         *PROJECT["project"]["dependencies"],
-        *PROJECT["project"]["optional-dependencies"]["mcp"],
+        *(one for name in ("mcp", "traces") for one in PROJECT["project"]["optional-dependencies"][name]),
         *(one for name in EXTRAS if name != "all" for one in EXTRAS[name]),
         *(one for group in WORKSPACE["dependency-groups"].values() for one in group),
     ],

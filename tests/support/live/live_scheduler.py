@@ -132,6 +132,7 @@ async def live(
     wrap=None,
     time=None,
     recorder=None,
+    tracer=None,
     validate=True,
     extenders=None,
     extender_clients=None,
@@ -160,6 +161,7 @@ async def live(
         "settings": settings,
         "features": features,
         "recorder": recorder,
+        "tracer": tracer,
         "guard": guard,
     }
     options |= {"extenders": extenders, "extender_clients": extender_clients, "documents": documents}
@@ -180,6 +182,7 @@ async def opened(
     settings=None,
     features=DEFAULT_FEATURES,
     recorder=None,
+    tracer=None,
     extenders=None,
     extender_clients=None,
     documents=None,
@@ -201,6 +204,7 @@ async def opened(
         settings=settings,
         features=features,
         recorder=recorder,
+        tracer=tracer,
         extenders=extenders,
         extender_clients=extender_clients,
         documents=documents,

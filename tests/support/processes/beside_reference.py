@@ -20,6 +20,7 @@ OUR_FLAGS = {
     "record-annotation",
     "record-keep",
     "record-max-size",
+    "tracing-config-file",
     "watch-config",
 }
 

@@ -25,6 +25,7 @@ from stowplan.app.command_line.feature_gates import feature_options, features_of
 from stowplan.app.command_line.named_plugins import plugin_names
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
 from stowplan.app.daemon.plugin_registry import registry_with
+from stowplan.app.daemon.tracing import tracer_of
 from stowplan.ask.explain.text.tables import Line, write
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.api.documents import Documents
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from stowplan.controllers.controller import Controller
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.net.serving.requests.messages import Page
+    from stowplan.scheduler.engine.schedule_one import AttemptTracer
     from stowplan_cluster.apiserver.store import Store
     from stowplan_cluster.controllers.nodes.cluster_autoscaler import Trials
 
@@ -99,6 +101,7 @@ class LocalScheduler(Protocol):
 @click.option("--config", metavar="FILE", help="KubeSchedulerConfiguration. Default: kube-scheduler's defaults.")
 @click.option("--plugin", "plugins", metavar="MODULE:CLASS", multiple=True, help="Plugin of your own. Repeatable.")
 @feature_options("Feature gates of the scheduler, as kube-scheduler takes them.")
+@click.option("--tracing-config-file", metavar="FILE", help="Export traces as this TracingConfiguration says.")
 @click.option(
     "-v",
     "verbosity",
@@ -117,6 +120,7 @@ def up(
     gates: tuple[str, ...],
     emulated_version: str | None,
     kubernetes_version: str | None,
+    tracing_config_file: str | None,
     verbosity: int | None,
     **options: Any,
 ) -> None:
@@ -142,6 +146,7 @@ def up(
         kubernetes_version = kubernetes_version or str(features.emulated_version)
         configuration = load_config(config, plugins=known, features=features, asked_for=plugin_names(plugins))
         with (
+            tracer_of(tracing_config_file, "stowplan") as tracer,
             open_cluster(ClusterOptions(kubernetes_version=kubernetes_version, **options)) as cluster,
             stop_signals() as stop,
         ):
@@ -151,7 +156,7 @@ def up(
                 _serve(
                     cluster,
                     stop,
-                    lambda api: _scheduler(api, configuration, registry, documents, features),
+                    lambda api: _scheduler(api, configuration, registry, documents, features, tracer),
                     documents=documents,
                     page_of=lambda scheduler: _page_of(scheduler, configuration, registry, plugins, features),
                     page_port=page_port,
@@ -178,12 +183,25 @@ def _logging(verbosity: int | None) -> Iterator[None]:
 
 
 def _scheduler(
-    api: Api, configuration: Configuration, registry: Registry, documents: Documents, features: FeatureGates
+    api: Api,
+    configuration: Configuration,
+    registry: Registry,
+    documents: Documents,
+    features: FeatureGates,
+    tracer: AttemptTracer | None,
 ) -> LocalScheduler:
     from stowplan.drivers.live.scheduler import Scheduler, SchedulerSettings
 
     settings = SchedulerSettings(hostname=socket.gethostname())
-    return Scheduler(api, configuration, registry=registry, settings=settings, documents=documents, features=features)
+    return Scheduler(
+        api,
+        configuration,
+        registry=registry,
+        settings=settings,
+        documents=documents,
+        features=features,
+        tracer=tracer,
+    )
 
 
 async def _guarded(guard: HangGuard, serving: Coroutine[Any, Any, None]) -> None:

@@ -34,6 +34,7 @@ from stowplan.app.daemon.other_schedulers import recently_reported_scheduler, re
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.daemon.process import ClusterConnector, Job, opened
 from stowplan.app.daemon.recording_file import kept_annotations, recording
+from stowplan.app.daemon.tracing import tracer_of
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.policy import Lease
@@ -84,6 +85,7 @@ _MAX_IN_UNSCHEDULABLE = 300.0
 )
 @file_option("--record", help="Record the scheduler's inputs and decisions, for stowplan replay.")
 @recording_options()
+@file_option("--tracing-config-file", help="Export traces as this TracingConfiguration says.")
 @click.option(
     "--extender-mode",
     type=click.Choice(["serial", "overlap"]),
@@ -115,6 +117,7 @@ def run(
     verbosity: int,
     log_format: str,
     record: str | None,
+    tracing_config_file: str | None,
     extender_mode: str,
     port: int | None,
     bind_address: str,
@@ -174,11 +177,11 @@ def run(
             else None,
             validate=validate,
         )
-        with _recorded(job, record, **recording_to) as job:
+        with tracer_of(tracing_config_file, "stowplan") as tracer, _recorded(job, record, **recording_to) as job:
             own = None
             if port is not None:
                 own = OwnPort(port=port, bind_address=bind_address, certificate_directory=cert_dir)
-            work(job, force=force, flush=flush, own=own)
+            work(replace(job, tracer=tracer), force=force, flush=flush, own=own)
 
 
 @contextmanager

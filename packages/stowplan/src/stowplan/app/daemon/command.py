@@ -196,9 +196,30 @@ def _work(line: CommandLine, gates: Gates, opener: ClusterConnector | None, stop
         overlaps=line["extender-mode"] == "overlap",
         watched=WatchedFile(line["config"], load) if line["watch-config"] else None,
     )
-    with _recorded(job, line) as job, nullcontext() if job.watched is None else without_hangups():
+    with (
+        _traced(job, line) as job,
+        _recorded(job, line) as job,
+        nullcontext() if job.watched is None else without_hangups(),
+    ):
         process = Process(job=job, metrics=metrics, line=line, gates=gates, stop=stop, logs=logs)
         run(schedule(process, opener or opened))
+
+
+@contextmanager
+def _traced(job: Job, line: CommandLine) -> Iterator[Job]:
+    """The job with a tracer, if --tracing-config-file names a file."""
+    path = line["tracing-config-file"]
+    if not path:
+        yield job
+        return
+    from stowplan.app.daemon.tracing import tracer_of
+
+    with ExitStack() as stack:
+        try:
+            tracer = stack.enter_context(tracer_of(path, _NAME))
+        except ConfigError as error:
+            raise CommandError(str(error)) from error
+        yield replace(job, tracer=tracer)
 
 
 @contextmanager

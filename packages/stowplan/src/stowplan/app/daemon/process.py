@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stowplan.net.client.election.leader_election import LeaderElector
     from stowplan.net.client.http.lanes import Lanes
     from stowplan.scheduler.engine.input_log.input_recorder import Recorder
+    from stowplan.scheduler.engine.schedule_one import AttemptTracer
     from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Timeout in seconds for events of the election after everything else has ended.
@@ -60,6 +61,8 @@ class Job(PlainStruct, frozen=True, kw_only=True):
     emulated_version: str = "1.36.0"
     #: The guard of the registry's user plugins.
     guard: HangGuard = field(default_factory=HangGuard)
+    #: None: no traces.
+    tracer: AttemptTracer | None = None
     #: None: no recording.
     recorder: Recorder | None = None
     #: Whether other pods are tried while one waits for an extender.
@@ -155,6 +158,7 @@ async def opened(job: Job) -> AsyncIterator[ConnectedCluster]:
                 give_up_waiting=give_up_waiting,
                 metrics=None if job.metrics is None else job.metrics.scheduler,
                 recorder=job.recorder,
+                tracer=job.tracer,
                 documents=documents,
                 may_change=may_change,
             ),

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.input_log.input_recorder import Recorder
     from stowplan.scheduler.engine.inputs import Input
+    from stowplan.scheduler.engine.schedule_one import AttemptTracer
     from stowplan.scheduler.framework.extender import Extender
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
@@ -111,6 +112,7 @@ class Scheduler:
         metrics: SchedulerMetrics | None = None,
         give_up_waiting: Callable[[], None] | None = None,
         recorder: Recorder | None = None,
+        tracer: AttemptTracer | None = None,
         extenders: Sequence[Extender] | None = None,
         extender_clients: ExtenderClients | None = None,
         documents: Documents | None = None,
@@ -142,6 +144,7 @@ class Scheduler:
             settings=rules,
             api=api,
             extenders=extenders,
+            tracer=tracer,
         )
         self.engine.attach(self)
         self._documents = documents = Documents(()) if documents is None else documents

@@ -30,6 +30,7 @@ from stowplan.scheduler.engine.effects import RunPlugin
 from stowplan.scheduler.engine.outbox import Alarm
 from stowplan.scheduler.engine.schedule_one import (
     Attempt,
+    AttemptTracer,
     DecisionListener,
     Failure,
     FailureHandler,
@@ -104,12 +105,14 @@ class BindingCycles:
         failures: FailureHandler,
         metrics: AttemptMetrics | None,
         listener: DecisionListener | None = None,
+        tracer: AttemptTracer | None = None,
     ) -> None:
         self.context = context
         self.statuses = statuses
         self.failures = failures
         self.metrics = metrics
         self.listener = listener
+        self.tracer = tracer
         #: By the pod's UID.
         self.under_way: dict[str, BindingCycle] = {}
         #: Writes without an outcome yet.
@@ -130,6 +133,9 @@ class BindingCycles:
             binding.withdraw()
         else:
             binding.begin()
+        if attempt.framework.metrics is not None:
+            # From here on it is no longer the current one.
+            attempt.framework.metrics.parts = None
 
 
 @mypyc_attr(native_class=True)
@@ -196,6 +202,8 @@ class BindingCycle(PlainStruct, eq=False):
 
     def _announce(self) -> None:
         self.stage = BindingStage.ANNOUNCING
+        if self.attempt.parts is not None:
+            self.started = self.cycles.context.stopwatch.now()
         self.cycles.statuses.patch(self.attempt.pod.pod, self, nominated_node_name=self.attempt.node_name)
 
     def status_written(self, failed: Exception | None) -> None:
@@ -203,6 +211,8 @@ class BindingCycle(PlainStruct, eq=False):
         if self.stage is BindingStage.WITHDRAWING:
             self._bind()
             return
+        if (parts := self.attempt.parts) is not None:
+            parts += (("PATCH Pod/status", self.started, self.cycles.context.outbox.now - self.started, failed),)
         if failed is not None:
             text = "Failed to update the nominated node name in the binding cycle"
             _log.error(failed, text, pod=self.attempt.pod)
@@ -261,6 +271,8 @@ class BindingCycle(PlainStruct, eq=False):
         context.waiting_pods.remove(pod.uid)
         if self.cycles.metrics is not None:
             self.cycles.metrics.waited(decision, self.started)
+        if (parts := self.attempt.parts) is not None:
+            parts += (("WaitOnPermit", self.started, context.stopwatch.now() - self.started, decision.code),)
         text = f"wait on Permit ended: {decision.code.name}"
         context.stories.step(pod.key, pod.uid, text, decision.plugin, decision.message)
         failed = permit_outcome(decision)
@@ -331,7 +343,7 @@ class BindingCycle(PlainStruct, eq=False):
                 failed = error(stoppable.cancelled_for or "")
             self.cycles.context.pods_in_pre_bind.remove(self.uid)
         if (metrics := self.attempt.framework.metrics) is not None:
-            metrics.points["PreBind"].ran(self.started, ended(failed))
+            metrics.points["PreBind"].ran(self.started, ended(failed), self.attempt.parts)
         if failed is not None:
             self._fail(Failure(status=failed))
         else:
@@ -407,7 +419,7 @@ class BindingCycle(PlainStruct, eq=False):
     def _bound(self, failed: Status | None) -> None:
         attempt = self.attempt
         if (metrics := attempt.framework.metrics) is not None:
-            metrics.points["Bind"].ran(self.started, ended(failed))
+            metrics.points["Bind"].ran(self.started, ended(failed), attempt.parts)
         if failed is None:
             self._succeeded()
         else:
@@ -464,7 +476,9 @@ class BindingCycle(PlainStruct, eq=False):
     def _done(self) -> None:
         attempt, context = self.attempt, self.cycles.context
         if (metrics := attempt.framework.metrics) is not None:
-            metrics.points["PostBind"].ran(self.started)
+            metrics.points["PostBind"].ran(self.started, parts=attempt.parts)
+        if self.cycles.tracer is not None:
+            self.cycles.tracer.bound(attempt)
         for problem in self.problems:
             context.reporter.report(problem)
         if pods := attempt.state.take_pods_to_activate():
@@ -478,20 +492,23 @@ class BindingCycle(PlainStruct, eq=False):
         # First: what follows may try the pod again, which must find no binding of it. Then the plugins, which unreserve
         # while the pod is on its node.
         self._over()
+        if attempt.framework.metrics is not None:
+            attempt.framework.metrics.parts = attempt.parts
         context.stories.step(pod.key, pod.uid, "not bound", failure.status.plugin, failure.message)
         for problem in run_unreserve(attempt.framework, attempt.state, pod, attempt.node_name):
             context.reporter.report(problem)
         was = on_node(attempt.queued.pod.pod, attempt.node_name)
         forgotten = self._forget(pod)
+        handle, started, node_name = self.cycles.failures.handle, attempt.started, attempt.node_name
         if failure.status.rejected:
-            self.cycles.failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
+            handle(attempt.framework, attempt.queued, failure, started=started, node_name=node_name)
             if forgotten:
                 # The pod must not be woken by its own removal.
                 context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
         else:
             if forgotten:
                 context.queue.move_all(ASSIGNED_POD_DELETE, was, None)
-            self.cycles.failures.handle(attempt.framework, attempt.queued, failure, started=attempt.started)
+            handle(attempt.framework, attempt.queued, failure, started=started, node_name=node_name)
 
     def _forget(self, pod: PodInfo) -> bool:
         """Remove the assumed pod; False if it has been bound by any scheduler."""
@@ -530,6 +547,9 @@ class PluginCall(PlainStruct, eq=False):
     number: int = 0
     #: Whether that effect is a write.
     writes: bool = False
+    #: The effect, and the step in which it was emitted.
+    action: Request | Ask | RunPlugin | None = None
+    asked: float = 0.0
     started: float = 0.0
     #: When it started to wait for objects or a time.
     asleep_since: float = 0.0
@@ -586,17 +606,25 @@ class PluginCall(PlainStruct, eq=False):
         # As `_ask`, which every other call takes: nearly all pods are bound here.
         cycles = self.binding.cycles
         self.number, self.writes = cycles.context.outbox.ask(request, self), True
+        self.action, self.asked = request, cycles.context.outbox.now
         cycles.writes += 1
 
     def _ask(self, action: Request | Ask | RunPlugin, *, writes: bool) -> None:
         cycles = self.binding.cycles
         self.number, self.writes = cycles.context.outbox.ask(action, self), writes
+        self.action, self.asked = action, cycles.context.outbox.now
         cycles.writes += writes
 
     def answered(self, number: int, outcome: Outcome) -> None:
         # Before the outcome is handled, which may ask for the next thing.
         self.binding.cycles.writes -= self.writes
         self.writes, self.number = False, 0
+        attempt, metrics = self.binding.attempt, self.binding.attempt.framework.metrics
+        if metrics is not None and attempt.parts is not None:
+            # The stage may have begun within the step.
+            began, now = self.binding.started + metrics.ahead, self.binding.cycles.context.outbox.now
+            asked = began if began > self.asked else self.asked
+            attempt.parts += ((self.action, asked, now - asked, outcome),)
         if self.binder is not None:
             self._request_answered(self.binder, outcome)
         elif self.steps is not None:

@@ -57,10 +57,11 @@ class Stopwatch:
 
     def __init__(self, meter: Meter, now: float) -> None:
         self._clock = meter.clock
-        self._base = now - meter.clock()
+        #: The engine's time minus the meter's.
+        self.ahead = now - meter.clock()
 
     def now(self) -> float:
-        return self._base + self._clock()
+        return self.ahead + self._clock()
 
 
 @mypyc_attr(allow_interpreted_subclasses=True)

@@ -84,7 +84,13 @@ from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.plugin_inputs import Driver, EffectRecorder, PluginInputs
 from stowplan.scheduler.engine.profiles import Profiles
-from stowplan.scheduler.engine.schedule_one import DecisionListener, FailureHandler, ScheduleOne, SchedulingCycle
+from stowplan.scheduler.engine.schedule_one import (
+    AttemptTracer,
+    DecisionListener,
+    FailureHandler,
+    ScheduleOne,
+    SchedulingCycle,
+)
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
@@ -128,6 +134,7 @@ class Engine:
         api: Api | None = None,
         extenders: Sequence[Extender] | None = None,
         listener: DecisionListener | None = None,
+        tracer: AttemptTracer | None = None,
     ) -> None:
         """`now`: seconds since the epoch, like all times. `random` of None: ties go to the first node.
 
@@ -137,12 +144,15 @@ class Engine:
         #: Construction arguments besides the configuration.
         self.features, self.random = features, random
         self.settings = settings = settings or EngineSettings()
+        # Before anything that takes time: `now` is now.
+        stopwatch = Stopwatch(meter, now)
         self._outbox = outbox = Outbox()
         outbox.now = now
         #: The offset of the wall clock from the engine's time.
         self._ahead = 0.0
         self.metrics = metrics
         self._meter = meter
+        self._tracer = tracer
         self._is_stopped = False
         self.state = ClusterState(
             settled=lambda kind, key: outbox.changed((kind.__name__, key)),
@@ -159,7 +169,7 @@ class Engine:
         self.waiting_pods = WaitingPods(now=self.now, outside=self.plugins)
         self.context = EngineContext(
             outbox=outbox,
-            stopwatch=Stopwatch(meter, now),
+            stopwatch=stopwatch,
             state=self.state,
             queue=self.queue,
             waiting_pods=self.waiting_pods,
@@ -277,7 +287,14 @@ class Engine:
         if metrics is None:
             return Framework(profile, registry, handle)
         meter = self._meter
-        measured = FrameworkMetrics(metrics, profile=name, now=meter.clock, chance=meter.random)
+        measured = FrameworkMetrics(
+            metrics,
+            profile=name,
+            now=meter.clock,
+            chance=meter.random,
+            traced=self._tracer is not None,
+            ahead=self.context.stopwatch.ahead,
+        )
         return Framework(profile, registry, handle, measured)
 
     def _begin_cycles(self, listener: DecisionListener | None) -> None:
@@ -291,10 +308,16 @@ class Engine:
             statuses=self.statuses,
             metrics=attempts,
             listener=listener,
+            tracer=self._tracer,
             schedules_groups=features.enabled("GenericWorkload"),
         )
         self.bindings = BindingCycles(
-            context, statuses=self.statuses, failures=failures, metrics=attempts, listener=listener
+            context,
+            statuses=self.statuses,
+            failures=failures,
+            metrics=attempts,
+            listener=listener,
+            tracer=self._tracer,
         )
         cycle = SchedulingCycle(
             context,

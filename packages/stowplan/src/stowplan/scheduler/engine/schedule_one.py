@@ -58,6 +58,7 @@ from stowplan.scheduler.framework.extender import ClusterChangedError, Extender
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.binding import run_assumed, run_permit, run_reserve, run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import Part
 from stowplan.scheduler.framework.status import Code, Status, error, raised
 from stowplan.scheduler.framework.unfinished import unfinished_of
 from stowplan.scheduler.queue.queued_pod import QueuedPod
@@ -93,6 +94,8 @@ class Attempt(PlainStruct, kw_only=True, eq=False):
     feasible: int = 0
     #: Whether its binding cycle starts with Bind: there is no Permit wait, no PreBind work, and no metrics for either.
     skip_to_bind: bool = False
+    #: What it has been through so far; None if it is not traced.
+    parts: list[Part] | None = None
 
 
 class Failure(PlainStruct, frozen=True, kw_only=True):
@@ -128,6 +131,21 @@ class DecisionListener(Protocol):
 
     def bound(self, attempt: Attempt, /) -> None:
         """A pod was bound."""
+
+
+class AttemptTracer(Protocol):
+    """Gets attempts that have ended, with their parts."""
+
+    def bound(self, attempt: Attempt, /) -> None:
+        """The pod was bound, and PostBind is over."""
+
+    def failed(
+        self, framework: Framework, queued: QueuedPod, failure: Failure, /, *, started: float, node_name: str
+    ) -> None:
+        """The attempt failed; `node_name` is the node that it could not be bound to, or "".
+
+        The parts are those of the framework's metrics.
+        """
 
 
 # -- pop and prepare --------------------------------------------------------------------------------------------------
@@ -368,6 +386,7 @@ class SchedulingCycle:
             state=CycleState() if decision.state is None else decision.state.clone(),
             evaluated=decision.evaluated,
             feasible=decision.feasible,
+            parts=None if framework.metrics is None else framework.metrics.parts,
         )
         try:
             reservation = reserve(framework, attempt.state, attempt.pod, attempt.node_name)
@@ -495,11 +514,13 @@ class FailureHandler:
         statuses: PodStatuses,
         metrics: AttemptMetrics | None,
         listener: DecisionListener | None = None,
+        tracer: AttemptTracer | None = None,
         schedules_groups: bool = False,
     ) -> None:
         """`schedules_groups`: whether pods of a group are tried together."""
         self._schedules_groups = schedules_groups
         self._listener = listener
+        self._tracer = tracer
         self._state = context.state
         self._profiles = profiles
         self._queue = context.queue
@@ -508,10 +529,17 @@ class FailureHandler:
         self._reporter = context.reporter
         self._locations = LoggedLocations()
 
-    def handle(self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float) -> None:
-        """`started`: when the attempt began."""
+    def handle(
+        self, framework: Framework, queued: QueuedPod, failure: Failure, *, started: float, node_name: str = ""
+    ) -> None:
+        """`started`: when the attempt began. `node_name`: the node that the pod could not be bound to."""
         if self._listener is not None:
             self._listener.failed(queued, failure)
+        if self._tracer is not None:
+            # First: what follows changes the queued pod.
+            self._tracer.failed(framework, queued, failure, started=started, node_name=node_name)
+        if framework.metrics is not None:
+            framework.metrics.parts = None
         if self._metrics is not None:
             self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)

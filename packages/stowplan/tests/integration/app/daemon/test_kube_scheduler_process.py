@@ -12,6 +12,7 @@ import pytest
 
 from support.api import manifests
 from support.http.kubeconfigs import a_kubeconfig, write_kubeconfig
+from support.observing.collector import collecting
 from support.processes.api_client import Client
 from support.processes.servers import embedded_server, running, until
 
@@ -157,13 +158,14 @@ RUN = [sys.executable, "-m", "stowplan", "run", "--log-format=json"]
 
 
 @pytest.mark.parametrize("command", [KUBE_SCHEDULER, RUN], ids=["kube-scheduler", "run"])
-def test_a_configuration_that_changes_while_scheduling(tmp_path, command):
+def test_a_configuration_that_changes_while_scheduling_and_traces_of_it(tmp_path, command):
     log, file = tmp_path / "scheduler.log", tmp_path / "config.json"
-    with embedded_server(tmp_path, "--nodes=3") as server:
+    with embedded_server(tmp_path, "--nodes=3") as server, collecting() as collector:
         client = Client(server.kubeconfig)
         pods = "/api/v1/namespaces/default/pods"
         scheduling_for(file, server.kubeconfig, "default-scheduler")
-        with running([*command, f"--config={file}", "--watch-config"], log) as process:
+        options = [f"--config={file}", "--watch-config", f"--tracing-config-file={collector.configured(tmp_path)}"]
+        with running([*command, *options], log) as process:
 
             def logged(message):
                 return message in log.read_text()
@@ -182,6 +184,16 @@ def test_a_configuration_that_changes_while_scheduling(tmp_path, command):
             client.until(pods, lambda found: is_placed(found.get("b")))
             process.send_signal(signal.SIGTERM)
             assert process.wait(20) == 0
+    attempts = {
+        one.trace_id: {a.key: a.value.string_value for a in one.attributes}
+        for one in collector.spans
+        if not one.parent_span_id
+    }
+    traced = {(of["k8s.pod.name"], of["scheduler.profile"], of["scheduler.result"]) for of in attempts.values()}
+    assert traced == {("a", "default-scheduler", "scheduled"), ("b", "another", "scheduled")}
+    writes = [one for one in collector.spans if one.name == "POST Pod/binding"]
+    assert {one.trace_id for one in writes} == set(attempts)
+    assert all(one.start_time_unix_nano < one.end_time_unix_nano for one in writes)
 
 
 def is_placed(found):

@@ -91,6 +91,13 @@ MISC = (
         "MiB at which the file of --record is rotated; 0: never. Only Stowplan has this flag.",
     ),
     _misc(
+        "tracing-config-file",
+        k.STRING,
+        "",
+        "File with a TracingConfiguration, as kube-apiserver takes it: attempts become traces of OpenTelemetry, sent "
+        "over HTTP. Needs stowplan[traces]. Only Stowplan has this flag.",
+    ),
+    _misc(
         "watch-config",
         k.BOOL,
         False,

@@ -96,6 +96,8 @@ class GroupCycle:
         if not tried:
             self._queue.end_trial(group, TrialEnd.SCHEDULED)
             return
+        if framework.metrics is not None and framework.metrics.traced:
+            framework.metrics.parts = []
         steps = self._decide(framework, group, tried, started)
         self._suspended.begin_group(self, framework, group, tried, steps, started=started)
 
@@ -161,6 +163,8 @@ class GroupCycle:
             if own is None:
                 self._queue.done(queued.pod.uid)
             else:
+                if own.metrics is not None and own.metrics.traced:
+                    own.metrics.parts = []
                 self._cycle.handle_outcome(own, queued, Failure(status=error(text)), started=started)
         if self._features.emulated_version >= V1_37 and self._state.group_trees.get(group) is not None:
             for leaf in self._state.group_trees.leaves(group):
@@ -176,6 +180,8 @@ class GroupCycle:
         tried = {pod.queued.pod.uid: pod for pod in trial.pods}
         for queued in members:
             pod = tried.get(queued.pod.uid)
+            if framework.metrics is not None and framework.metrics.traced:
+                framework.metrics.parts = [] if pod is None or pod.parts is None else pod.parts
             if pod is not None:
                 self._cycle.record(framework, queued, pod.decision, started=started)
             outcome: Attempt | Failure | None = self._outcome(trial, queued, pod)

@@ -49,6 +49,7 @@ from stowplan.scheduler.framework.interface import Placement, PodGroupAssignment
 from stowplan.scheduler.framework.requests import Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import Part
 from stowplan.scheduler.framework.runtime.placements import (
     run_placement_generate,
     run_placement_score,
@@ -215,6 +216,8 @@ class TriedPod(PlainStruct, eq=False, kw_only=True):
     wait: Status | None = None
     #: The attempt's state before Reserve wrote to it; None if Reserve has nothing to do.
     before: CycleState | None = None
+    #: The parts of its traced attempt, up to its decision; None if it was decided together with others.
+    parts: list[Part] | None = None
 
     @property
     def placed(self) -> bool:
@@ -573,7 +576,8 @@ class PlacementTrial(Reservations):
         # Equal pods share the decision's state, which changes with the next of them.
         state = CycleState() if decision.state is None else decision.state.clone()
         decision.state = state
-        tried = TriedPod(queued=queued, decision=decision)
+        metrics = self._framework.metrics
+        tried = TriedPod(queued=queued, decision=decision, parts=None if metrics is None else metrics.parts)
         if not host:
             return tried
         tried.before = state.clone()

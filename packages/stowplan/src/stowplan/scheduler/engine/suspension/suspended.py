@@ -20,7 +20,7 @@ from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
 from stowplan.scheduler.engine.outbox import Alarm, Outbox
 from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Request, Wait
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.runtime.metrics import PluginTimes
+from stowplan.scheduler.framework.runtime.metrics import Part, PluginTimes
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 if TYPE_CHECKING:
@@ -42,10 +42,13 @@ class Stage(Enum):
 class AwaitedRequest:
     """A request in progress, or its outcome."""
 
-    __slots__ = ("cycle", "number", "outcome")
+    __slots__ = ("action", "asked", "cycle", "number", "outcome")
 
-    def __init__(self, cycle: SuspendableCycle) -> None:
+    def __init__(self, cycle: SuspendableCycle, action: Request | Ask, asked: float) -> None:
         self.cycle = cycle
+        self.action = action
+        #: When, by the stopwatch; 0.0 if the attempt is not traced.
+        self.asked = asked
         self.number = 0
         self.outcome: Outcome | None = None
 
@@ -54,7 +57,10 @@ class AwaitedRequest:
 
     def answered(self, number: int, outcome: Outcome) -> None:
         self.outcome = outcome
-        self.cycle.owner.answered(self.cycle)
+        cycle = self.cycle
+        if cycle.parts is not None:
+            cycle.parts += ((self.action, self.asked, cycle.owner.outbox.now - self.asked, outcome),)
+        cycle.owner.answered(cycle)
 
 
 class CycleHandler(Protocol):
@@ -94,6 +100,8 @@ class SuspendableCycle(PlainStruct, eq=False):
     asleep_since: float = 0.0
     #: Times the plugin calls of a sampled cycle, also after a wait.
     sample: PluginTimes | None = None
+    #: The parts of the traced attempt; None if it is not traced.
+    parts: list[Part] | None = None
     #: The extenders that it has a slot of, so that it may call them.
     slots: tuple[str, ...] = ()
     #: Its place in the line for these; 0 if it is in none.
@@ -142,9 +150,10 @@ class SuspendableCycle(PlainStruct, eq=False):
                 self._outbox.watch(key, self)
             return False
         self.stage = Stage.REQUESTING
-        self.needs = tuple(AwaitedRequest(self) for _ in needed)
-        for need, action in zip(self.needs, needed, strict=True):
-            need.number = self._outbox.ask(action, need)
+        asked = 0.0 if self.parts is None else self.owner.stopwatch.now()
+        self.needs = tuple(AwaitedRequest(self, action, asked) for action in needed)
+        for need in self.needs:
+            need.number = self._outbox.ask(need.action, need)
         return any(isinstance(action, Ask) for action in needed)
 
     def take_outcomes(self) -> tuple[Outcome, ...] | None:

@@ -90,6 +90,7 @@ class SuspendedCycles:
         """`handler` is that of single pods."""
         self._context = context
         self.outbox = context.outbox
+        self.stopwatch = context.stopwatch
         self._state = context.state
         self._handler = handler
         self._overlaps = overlaps
@@ -173,7 +174,7 @@ class SuspendedCycles:
             self._blocking.discard(cycle)
             if cycle.framework.metrics is not None:
                 # Other cycles drew theirs while it waited.
-                cycle.framework.metrics.sample = cycle.sample
+                cycle.framework.metrics.sample, cycle.framework.metrics.parts = cycle.sample, cycle.parts
         assert cycle.steps is not None, "it has begun"
         self._settle(cycle, resume(cycle.steps, outcomes))
 
@@ -278,8 +279,8 @@ class SuspendedCycles:
         return None
 
     def _keep(self, cycle: SuspendableCycle) -> None:
-        metrics = cycle.framework.metrics
-        cycle.sample = None if metrics is None else metrics.sample
+        if (metrics := cycle.framework.metrics) is not None:
+            cycle.sample, cycle.parts = metrics.sample, metrics.parts
         if cycle.uid in self.under_way:
             return
         cycle.began, cycle.switched_off = self.outbox.now, cycle.framework.switched_off

@@ -13,6 +13,9 @@ number says how much a plugin had to judge, in the reference's unit: nodes.
 For the same reason, one observation of `plugin_execution_duration_seconds` is one call, for one node or all of them.
 Its status is Success unless the plugin failed, as a Filter's rejections differ from node to node.
 
+Traced attempts keep what is observed as their *parts*, of which spans are made once the outcome is known. Keeping them
+takes no call, as few attempts are exported in the end.
+
 Upstream: pkg/scheduler/framework/runtime/framework.go and instrumented_plugins.go. There is no counterpart of
 metric_recorder.go, as observing directly is cheaper here than deferring it.
 """
@@ -45,8 +48,15 @@ _POINTS = (
     *("PreBindPreFlight", "PreBind", "Bind", "PostBind", "Unreserve", "PodGroupPostFilter"),
 )
 
+#: A timed part of an attempt: an extension point or an effect; when it began, or None: when the part before it ended;
+#: its seconds; and the code or outcome that it ended with.
+Part = tuple[object, float | None, float, object]
+
 #: Share of the cycles in which single plugin calls are timed.
 SAMPLED = 0.1
+
+#: Extension points that are no part of an attempt.
+_APART = ("PreEnqueue", "Sign")
 
 #: Extension points whose calls are counted, as the configuration names them.
 _COUNTED = {"preFilter": "PreFilter", "filter": "Filter", "preScore": "PreScore", "score": "Score"}
@@ -55,23 +65,39 @@ _COUNTED = {"preFilter": "PreFilter", "filter": "Filter", "preScore": "PreScore"
 class ExtensionPoint:
     """Durations of one extension point, by status."""
 
-    __slots__ = ("_children", "_family", "_name", "_now", "_profile")
+    __slots__ = ("_children", "_family", "_name", "_now", "_owner", "_profile")
 
-    def __init__(self, name: str, family: HistogramVec, *, profile: str, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        name: str,
+        family: HistogramVec,
+        owner: FrameworkMetrics | None,
+        *,
+        profile: str,
+        now: Callable[[], float],
+    ) -> None:
+        """`owner`: knows the parts of the current attempt; None: the point is no part of it."""
         self._name = name
+        self._owner = owner
         self._family = family
         self._profile = profile
         self._now = now
         #: By code; created on first use, as a series is exported once it exists.
         self._children: list[Histogram | None] = [None] * len(Code)
 
-    def ran(self, started: float, code: Code = _SUCCESS) -> None:
-        """Record a run that started then and ends now."""
+    def ran(self, started: float, code: Code = _SUCCESS, parts: list[Part] | None = None) -> None:
+        """Record a run that started then and ends now. `parts`: of an attempt that is not the current one."""
         seconds = self._now() - started
         child = self._children[code] or self._child(code)
         # Inlined `observe`, here and in `PluginTimes`: this runs a dozen times per pod.
         child.counts[bisect_left(child.bounds, seconds)] += 1
         child.sum += seconds
+        owner = self._owner
+        if owner is not None and owner.traced:
+            if parts is None:
+                parts = owner.parts
+            if parts is not None:
+                parts += ((self._name, started + owner.ahead, seconds, code),)
 
     def took(self, seconds: float, code: Code = _SUCCESS, *, runs: int = 1) -> None:
         """Record runs that took this long each."""
@@ -79,6 +105,8 @@ class ExtensionPoint:
             child = self._children[code] or self._child(code)
             child.counts[bisect_left(child.bounds, seconds)] += runs
             child.sum += seconds * runs
+            if self._owner is not None and (parts := self._owner.parts) is not None:
+                parts += ((self._name, None, seconds, code),)
 
     def _child(self, code: Code) -> Histogram:
         child = self._children[code] = self._family.with_label_values(self._name, code.name, self._profile)
@@ -129,15 +157,24 @@ class FrameworkMetrics:
         profile: str,
         now: Callable[[], float],
         chance: Callable[[], float],
+        traced: bool = False,
+        ahead: float = 0.0,
     ) -> None:
-        """`chance` is uniform in [0, 1)."""
+        """`chance` is uniform in [0, 1). `ahead`: the engine's time minus `now`, for traces."""
         self.scheduler = metrics
         self.profile = profile
         self.now = now
         self._chance = chance
         self._times = PluginTimes(metrics.plugin_execution_duration_seconds, now=now)
         points = metrics.framework_extension_point_duration_seconds
-        self.points = {name: ExtensionPoint(name, points, profile=profile, now=now) for name in _POINTS}
+        self.points = {
+            name: ExtensionPoint(name, points, None if name in _APART else self, profile=profile, now=now)
+            for name in _POINTS
+        }
+        self.traced = traced
+        self.ahead = ahead
+        #: The parts of the current attempt so far; None if there is none, or it is not traced.
+        self.parts: list[Part] | None = None
         #: Times the calls of the current cycle; None if it is not sampled.
         self.sample: PluginTimes | None = None
         self._hints: dict[bool, Histogram] = {}
@@ -191,6 +228,7 @@ class FrameworkMetrics:
 
     def begin_cycle(self) -> None:
         self.sample = self.draw()
+        self.parts = [] if self.traced else None
 
     def hinted(self, reused: bool, *, seconds: float, used: bool) -> None:
         """Record a lookup of reusable results, in the reference's terms for node hints.

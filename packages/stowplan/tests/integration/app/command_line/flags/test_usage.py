@@ -39,7 +39,7 @@ def test_every_flag_of_the_reference_and_our_own_exist():
     for flag in KUBE_SCHEDULER_FLAGS:
         names.setdefault(flag.section, []).append(flag.name)
     own_flags = "extender-mode plugin plugin-binding-timeout plugin-timeout record record-annotation record-keep"
-    for own in (*own_flags.split(), "record-max-size", "watch-config"):
+    for own in (*own_flags.split(), "record-max-size", "tracing-config-file", "watch-config"):
         names["Misc"].remove(own)
     assert {section: " ".join(sorted(listed)) for section, listed in names.items()} == SECTIONS
     assert list(names) == list(SECTIONS)
