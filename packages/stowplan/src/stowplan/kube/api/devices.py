@@ -77,6 +77,26 @@ class NodeAllocatableResourceMapping(ApiStruct, frozen=True, kw_only=True):
     allocation_multiplier: QuantityValue | None = None
 
 
+class NodeAllocatableMapping(ApiStruct, frozen=True, kw_only=True):
+    """The same since 1.37: a multiple of a consumed capacity, or of the number of devices."""
+
+    capacity_key: str | None = None
+    capacity_multiplier: QuantityValue | None = None
+    device_multiplier: QuantityValue | None = None
+
+
+class NodeAllocatableOverhead(ApiStruct, frozen=True, kw_only=True):
+    """What a pod needs beside the device."""
+
+    per_pod: QuantityValue | None = None
+    per_container: QuantityValue | None = None
+
+
+class NodeAllocatableResource(ApiStruct, frozen=True, kw_only=True):
+    mapping: NodeAllocatableMapping | None = None
+    overhead: NodeAllocatableOverhead | None = None
+
+
 class Device(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     attributes: dict[str, DeviceAttribute] = {}
@@ -90,8 +110,9 @@ class Device(ApiStruct, frozen=True, kw_only=True):
     binding_conditions: tuple[str, ...] = ()
     binding_failure_conditions: tuple[str, ...] = ()
     allow_multiple_allocations: bool | None = None
-    #: By resource.
+    #: By resource; until 1.36, and since then.
     node_allocatable_resource_mappings: dict[str, NodeAllocatableResourceMapping] = {}
+    node_allocatable_resources: dict[str, NodeAllocatableResource] = {}
 
 
 class ResourceSliceSpec(ApiStruct, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@
 import msgspec
 
 from stowplan.kube.api.affinity import Affinity, Toleration, TopologySpreadConstraint
-from stowplan.kube.api.meta import ApiStruct, Int32, Int64, ObjectMeta, ResourceList
+from stowplan.kube.api.meta import ApiStruct, Int32, Int64, ObjectMeta, QuantityValue, ResourceList
 from stowplan.kube.api.volumes import Volume
 
 #: The default of `schedulerName`.
@@ -153,10 +153,24 @@ class PodExtendedResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
     resource_claim_name: str = ""
 
 
+class NodeAllocatableMappedResources(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    quantity: QuantityValue | None = None
+
+
+class NodeAllocatableOverheadResources(ApiStruct, frozen=True, kw_only=True):
+    name: str = ""
+    per_pod: QuantityValue | None = None
+    per_container: QuantityValue | None = None
+
+
 class NodeAllocatableResourceClaimStatus(ApiStruct, frozen=True, kw_only=True):
     resource_claim_name: str = ""
     containers: tuple[str, ...] = ()
+    #: Until 1.36.
     resources: ResourceList = {}
+    mapping: tuple[NodeAllocatableMappedResources, ...] = ()
+    overhead: tuple[NodeAllocatableOverheadResources, ...] = ()
 
 
 class PodStatus(ApiStruct, frozen=True, kw_only=True):

@@ -241,6 +241,10 @@ def _claimed(pod: Pod) -> Requests:
     total: Requests = {}
     for claim in pod.status.node_allocatable_resource_claim_statuses:
         _add(total, _parsed(claim.resources))
+        _add(total, {mapped.name: parse_quantity(mapped.quantity or 0) for mapped in claim.mapping})
+        for overhead in claim.overhead:
+            of_containers = len(claim.containers) * parse_quantity(overhead.per_container or 0)
+            _add(total, {overhead.name: parse_quantity(overhead.per_pod or 0) + of_containers})
     return total
 
 

@@ -251,3 +251,72 @@ def test_structs_are_not_changed_by_summing():
     for version in VERSIONS:
         pod_requests(pod, resize_rules=version)
     assert str(pod) == before
+
+
+#: Milli-CPUs of a container that uses the claim, of mappings, and of overheads for pod and container; the total. From
+#: TestCalculateResource of framework/types_test.go at 1.37: the cases with the new fields.
+CLAIMED = [
+    (500, 100, (0, 0), 600),
+    (500, 0, (100, 100), 700),
+    (500, 100, (100, 100), 800),
+]
+
+
+@pytest.mark.parametrize(("own", "mapped", "overhead", "total"), CLAIMED)
+@pytest.mark.parametrize("rules", [None, V1_37])
+def test_claims_that_map_and_have_overhead(own, mapped, overhead, total, rules):
+    per_pod, per_container = (f"{amount}m" for amount in overhead)
+    status = {
+        "resourceClaimName": "c",
+        "containers": ["a"],
+        "mapping": [{"name": "cpu", "quantity": f"{mapped}m"}],
+        "overhead": [{"name": "cpu", "perPod": per_pod, "perContainer": per_container}],
+    }
+    pod = a_pod(a_container(f"{own}m", name="a"), status={"nodeAllocatableResourceClaimStatuses": [status]})
+    assert vector(pod, resize_rules=rules, dra_node_allocatable=True) == {"cpu": total}
+
+
+SMALL, MORE = {"cpu": "500m", "memory": "500M"}, {"cpu": "700m", "memory": "500M"}
+LARGE = {"cpu": "700m", "memory": "800M"}
+
+
+def in_resize(
+    *, spec=SMALL, has=SMALL, level=None, level_has=None, init=None, sidecar=None, reason="", kind="PodResizePending"
+):
+    named = {"i": init, "s": sidecar}
+    inits = [{"name": name, "resources": {"requests": one}} for name, one in named.items() if one]
+    for one in inits:
+        one |= {"restartPolicy": "Always"} if one["name"] == "s" else {}
+    status = {
+        "containerStatuses": [{"name": "c", "resources": {"requests": has}}],
+        "initContainerStatuses": [{"name": name, "resources": {"requests": one}} for name, one in named.items() if one],
+        "conditions": [{"type": kind, "status": "True", "reason": reason}],
+    }
+    if level_has:
+        status["resources"] = {"requests": level_has}
+    main = {"name": "c", "resources": {"requests": spec}}
+    return a_pod(main, init=inits, pod_level=level and {"requests": level}, status=status)
+
+
+#: TestCalculatePodResourcesWithResize of framework/types_test.go at 1.37, all 9 cases.
+RESIZES = {
+    "no resize": (in_resize(), (500, 500)),
+    "in progress": (in_resize(kind="PodResizeInProgress"), (500, 500)),
+    "pod level": (in_resize(level=MORE, level_has=SMALL, has=MORE), (700, 500)),
+    "pod level, in progress": (
+        in_resize(level=MORE, level_has=SMALL, has=MORE, kind="PodResizeInProgress"),
+        (700, 500),
+    ),
+    "deferred": (in_resize(spec=LARGE, reason="Deferred"), (700, 800)),
+    "pod level, deferred": (in_resize(level=LARGE, level_has=SMALL, reason="Deferred"), (700, 800)),
+    "infeasible": (in_resize(spec=LARGE, reason="Infeasible"), (500, 500)),
+    "an init container": (in_resize(init=LARGE), (700, 800)),
+    "a sidecar": (in_resize(init=LARGE, sidecar=LARGE), (1200, 1300)),
+}
+
+
+@pytest.mark.parametrize(("pod", "expected"), RESIZES.values(), ids=RESIZES)
+def test_upstreams_pods_in_a_resize(pod, expected):
+    found = vector(pod, resize_rules=V1_37, pod_level_resize=True)
+    assert (found["cpu"], found["memory"]) == (expected[0], expected[1] * 10**6)
+    assert non_zero_requests(pod, resize_rules=V1_37) == (expected[0], expected[1] * 10**6)

@@ -94,7 +94,7 @@ class Finding:
         claims = self._demands.waiting_by_entry(pod)
         if len(answer.picks) > len(claims):
             claims.append(NamedClaim(in_memory_claim(pod, DeviceClaim()), ""))
-        return footprint(pod, claims, answer.picks, self.inventory.world(row))
+        return footprint(pod, claims, answer.picks, self.inventory.world(row), self._features.emulated_version)
 
     def asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:
         """The claims to allocate on one node; raises RefusedError."""

@@ -4,12 +4,15 @@ A device may declare that its user also takes an amount of the node's allocatabl
 claims is added to its containers' requests, compared with what the node has left, counted on the node once the pod is
 assumed, and written to the pod's status in PreBind. Such a claim can only be used by one pod per node.
 
+Since 1.37, a device may also declare an overhead, for the pod and for each of its containers that uses the claim, which
+need not be any. Such a claim can be shared; an overhead counts for the pod for which the claim is allocated.
+
 Upstream: nodeallocatabledynamicresources.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,13 +20,18 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.device_claims import ResourceClaim
-from stowplan.kube.api.devices import NodeAllocatableResourceMapping
-from stowplan.kube.api.meta import ResourceList
-from stowplan.kube.api.pod import NodeAllocatableResourceClaimStatus
+from stowplan.kube.api.devices import Device, NodeAllocatableOverhead, NodeAllocatableResourceMapping
+from stowplan.kube.api.meta import QuantityValue, ResourceList
+from stowplan.kube.api.pod import (
+    NodeAllocatableMappedResources,
+    NodeAllocatableOverheadResources,
+    NodeAllocatableResourceClaimStatus,
+)
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity, read_quantity
 from stowplan.kube.api.resource_names import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY
 from stowplan.kube.api.types import Pod
+from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, V1_37, KubernetesVersion
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
@@ -74,25 +82,35 @@ class NamedClaim(NamedTuple):
 
 
 def footprint(
-    pod: PodInfo, asked: Sequence[NamedClaim], picks: Sequence[tuple[DevicePick, ...]], world: World
+    pod: PodInfo,
+    asked: Sequence[NamedClaim],
+    picks: Sequence[tuple[DevicePick, ...]],
+    world: World,
+    version: KubernetesVersion = DEFAULT_VERSION,
 ) -> Footprint | None:
     """None: no device maps to resources of the node. Raises MappingError."""
     devices = devices_in(world)
     statuses = []
     for (claim, entry), of_claim in zip(asked, picks, strict=True):
-        found = _resources(claim, [(pick, devices[pick.device][1]) for pick in of_claim])
-        if found:
-            containers = tuple(_users(pod, entry))
+        picked = [(pick, devices[pick.device][1]) for pick in of_claim]
+        found = _resources(claim, picked, _mappings if version < V1_37 else _mappings_since_1_37)
+        overhead = () if version < V1_37 else tuple(_overhead([pooled for _, pooled in picked]))
+        if found or overhead:
+            mapped = (NodeAllocatableMappedResources(name=name, quantity=amount) for name, amount in found.items())
             statuses.append(
                 NodeAllocatableResourceClaimStatus(
-                    resource_claim_name=claim.metadata.name, containers=containers, resources=found
+                    resource_claim_name=claim.metadata.name,
+                    containers=tuple(_users(pod, entry)),
+                    resources=found if version < V1_37 else {},
+                    mapping=() if version < V1_37 else tuple(mapped),
+                    overhead=overhead,
                 )
             )
     if not statuses:
         return None
     statuses.sort(key=lambda status: status.resource_claim_name)
     unused = next((status for status in statuses if not status.containers), None)
-    if unused is not None:
+    if unused is not None and version < V1_37:
         return Footprint(refused=NOT_REFERENCED.of(claim=unused.resource_claim_name))
     return _footprint(pod, tuple(statuses))
 
@@ -123,11 +141,52 @@ def _users(pod: PodInfo, entry: str) -> Iterator[str]:
                 yield container.name
 
 
-def _resources(claim: ResourceClaim, picked: Sequence[tuple[DevicePick, PooledDevice]]) -> ResourceList:
+def _mappings(device: Device) -> Mapping[str, NodeAllocatableResourceMapping]:
+    return device.node_allocatable_resource_mappings
+
+
+def _mappings_since_1_37(device: Device) -> Mapping[str, NodeAllocatableResourceMapping]:
+    """In the form that they had before."""
+    mapped = {name: entry.mapping for name, entry in device.node_allocatable_resources.items()}
+    return {
+        name: NodeAllocatableResourceMapping(
+            capacity_key=mapping.capacity_key,
+            allocation_multiplier=mapping.capacity_multiplier if mapping.capacity_key else mapping.device_multiplier,
+        )
+        for name, mapping in mapped.items()
+        if mapping is not None
+    }
+
+
+def _overhead(devices: Sequence[PooledDevice]) -> Iterator[NodeAllocatableOverheadResources]:
+    """What a pod needs beside the devices of a claim, by resource."""
+    found: dict[str, list[NodeAllocatableOverhead]] = {}
+    for pooled in devices:
+        for name, entry in pooled.device.node_allocatable_resources.items():
+            if entry.overhead is not None:
+                found.setdefault(name, []).append(entry.overhead)
+    for name, overheads in found.items():
+        yield NodeAllocatableOverheadResources(
+            name=name,
+            per_pod=_added([one.per_pod for one in overheads]),
+            per_container=_added([one.per_container for one in overheads]),
+        )
+
+
+def _added(quantities: Sequence[QuantityValue | None]) -> str | None:
+    given = [read_quantity(quantity) for quantity in quantities if quantity is not None]
+    return format_quantity(sum(one.nano for one in given), given[0].format) if given else None
+
+
+def _resources(
+    claim: ResourceClaim,
+    picked: Sequence[tuple[DevicePick, PooledDevice]],
+    mappings_of: Callable[[Device], Mapping[str, NodeAllocatableResourceMapping]],
+) -> ResourceList:
     """What the devices of a claim take of their node."""
     total: dict[str, tuple[Amount, Format]] = {}
     for pick, pooled in picked:
-        for resource, mapping in pooled.device.node_allocatable_resource_mappings.items():
+        for resource, mapping in mappings_of(pooled.device).items():
             found = _amount(claim, pick, pooled, resource, mapping)
             if found is not None:
                 amount, format_ = total.get(resource, (0, found[1]))
@@ -189,7 +248,9 @@ def users_of(claim: ResourceClaim, cluster: ClusterState) -> dict[str, set[str]]
         if info is None or info.namespace != claim.metadata.namespace:
             continue
         statuses = info.pod.status.node_allocatable_resource_claim_statuses
-        if any(status.resource_claim_name == claim.metadata.name for status in statuses):
+        # What is overhead alone can be shared.
+        exclusive = (status for status in statuses if status.mapping or not status.overhead)
+        if any(status.resource_claim_name == claim.metadata.name for status in exclusive):
             found.setdefault(info.node_name, set()).add(uid)
     return found
 

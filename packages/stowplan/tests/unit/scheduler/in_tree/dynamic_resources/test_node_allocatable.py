@@ -36,8 +36,9 @@ def user(name="p", *claims, uses=None, **requests):
     return pod
 
 
-def cluster_of(*objects, gates=GATE):
-    return Cluster([a_class(), *objects], feature_gates=gates)
+def cluster_of(*objects, gates=GATE, version="1.36"):
+    """With the fields of 1.36."""
+    return Cluster([a_class(), *objects], feature_gates=gates, emulated_version=version)
 
 
 def reported(cluster):
@@ -188,3 +189,60 @@ def test_placements_agree_with_the_plain_rule(nodes, pods):
         for result in claim.status.allocation.devices.results
     ]
     assert len(booked) == len(set(booked))
+
+
+# -- since 1.37 -------------------------------------------------------------------------------------------------------
+
+
+def taking(name="d0", *, capacity=None, **resources):
+    return a_device(name, capacity=capacity, nodeAllocatableResources=resources)
+
+
+def status_since_1_37(*devices, count=1, uses=None, more=None):
+    slices = a_slice("n0", *devices, nodeName="n0")
+    claim = a_claim("c", exactly(count=count, **(more or {})))
+    cluster = cluster_of(node(), slices, claim, user("p", "c", cpu=1, uses=uses), version="1.37")
+    (decision,) = cluster.schedule()
+    assert decision.node_name, decision.message
+    (info,) = cluster.state.placed_pods()
+    return [
+        (
+            {mapped.name: mapped.quantity for mapped in status.mapping},
+            {one.name: (one.per_pod, one.per_container) for one in status.overhead},
+        )
+        for status in _statuses(info)
+    ], used(cluster, "cpu")
+
+
+PER_DEVICE = {"mapping": {"deviceMultiplier": "500m"}}
+OVERHEAD = {"overhead": {"perPod": "200m", "perContainer": "100m"}}
+
+
+@pytest.mark.parametrize(
+    ("devices", "count", "uses", "mapping", "overhead", "cpu"),
+    [
+        ([taking(cpu=PER_DEVICE)], 1, None, {"cpu": "500m"}, {}, 1500),
+        ([taking("a", cpu=PER_DEVICE), taking("b", cpu=PER_DEVICE)], 2, None, {"cpu": "1"}, {}, 2000),
+        ([taking(cpu=OVERHEAD)], 1, None, {}, {"cpu": ("200m", "100m")}, 1300),
+        ([taking(cpu=OVERHEAD)], 1, [], {}, {"cpu": ("200m", "100m")}, 1200),
+        ([taking(cpu={**PER_DEVICE, **OVERHEAD})], 1, None, {"cpu": "500m"}, {"cpu": ("200m", "100m")}, 1800),
+    ],
+)
+def test_mappings_and_overheads_since_1_37(devices, count, uses, mapping, overhead, cpu):
+    assert status_since_1_37(*devices, count=count, uses=uses) == ([(mapping, overhead)], cpu)
+
+
+def test_a_multiple_of_a_consumed_capacity_since_1_37():
+    device = taking(
+        capacity={"cores": "8"}, cpu={"mapping": {"capacityKey": "cores", "capacityMultiplier": "500m"}}
+    ) | {"allowMultipleAllocations": True}
+    found = status_since_1_37(device, more={"capacity": {"requests": {"cores": "2"}}})
+    assert found == ([({"cpu": "1"}, {})], 2000)
+
+
+def test_the_fields_of_another_version_are_ignored():
+    assert status_since_1_37(mapped(cpu="2")) == ([], 1000)
+    objects = node(), a_slice("n0", taking(cpu=PER_DEVICE), nodeName="n0"), a_claim("c", exactly()), user("p", "c")
+    cluster = cluster_of(*objects)
+    cluster.schedule()
+    assert reported(cluster) == {"p": []}
