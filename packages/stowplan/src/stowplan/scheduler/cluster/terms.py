@@ -290,6 +290,11 @@ class MatchCounts(_CountMatrix):
 
     # -- pods and shapes ----------------------------------------------------------------------------------------------
 
+    @property
+    def shapes(self) -> Iterable[PodShape]:
+        """Those with placed pods, of which each has `refs`."""
+        return self._shapes.values()
+
     def add_shape(self, shape: PodShape) -> None:
         self._shapes[shape.id] = shape
         for pair in shape.labels.items():

@@ -13,7 +13,7 @@ about one pod.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -26,7 +26,7 @@ from stowplan.scheduler.inspection.records import Record
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.node_table import NodeTable
-    from stowplan.scheduler.cluster.pod_info import PodInfo
+    from stowplan.scheduler.cluster.pod_info import PodShape
     from stowplan.scheduler.cluster.state import ClusterState
 
 #: Number of nodes that a gang fills, and of the most frequent requests that are shapes.
@@ -78,10 +78,12 @@ class RoomRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def room_of(state: ClusterState) -> RoomRecord:
-    """The room now. Visits every pod, for what they request."""
+    """The room now. Visits shapes of pods rather than pods, and those without a node."""
     table = state.table
-    pending = (info for info in state.pending.values() if state.placed(info.uid) is None)
-    sizes = sizes_of([*state.placed_pods(), *pending])
+    numbers = Counter(info.shape for info in state.pending.values() if state.placed(info.uid) is None)
+    for shape in state.matches.shapes:
+        numbers[shape] += shape.refs
+    sizes = sizes_of(numbers)
     shapes = [*standard_shapes(table), *_seen(sizes)]
     typical = [(float(number), dict(size)) for size, number in sizes.most_common(32)]
     return RoomRecord(
@@ -91,11 +93,11 @@ def room_of(state: ClusterState) -> RoomRecord:
     )
 
 
-def sizes_of(pods: Iterable[PodInfo]) -> Counter[tuple[tuple[str, int], ...]]:
-    """What pods request, with their number; without those that belong to their node."""
+def sizes_of(numbers: Mapping[PodShape, int]) -> Counter[tuple[tuple[str, int], ...]]:
+    """What pods of these shapes request, with their number; without those that belong to their node."""
     found: Counter[tuple[tuple[str, int], ...]] = Counter()
     # A shape's pods have the same requests, and pods of a DaemonSet share theirs with no others.
-    for shape, number in Counter(info.shape for info in pods).items():
+    for shape, number in numbers.items():
         size = tuple(sorted((name, wanted) for name, wanted in shape.requests.items() if wanted))
         if size and not belongs_to_node(shape.pod):
             found[size] += number
@@ -104,7 +106,7 @@ def sizes_of(pods: Iterable[PodInfo]) -> Counter[tuple[tuple[str, int], ...]]:
 
 def standard_shapes(table: NodeTable) -> Iterator[Shape]:
     """Of each extended resource."""
-    domain = _domain(table)
+    domain = table.memo("room: domain", lambda: _domain(table))
     for name, index in sorted(table.resources.items()):
         amounts = table.allocatable[index, : table.n]
         if "/" not in name or not amounts.any():
