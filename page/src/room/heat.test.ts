@@ -3,6 +3,7 @@ import { test } from "node:test";
 import type { NodeItem, PodItem } from "../plan/model";
 import { PlanModel } from "../plan/model";
 import { partsOf } from "./heat";
+import { MOST, Trend } from "./trend";
 
 function node(name: string, gpus: number, more: Partial<NodeItem> = {}): NodeItem {
   return { name, labels: {}, taints: [], allocatable: { cpu: 4000, gpu: gpus }, unschedulable: false, ...more };
@@ -34,4 +35,15 @@ test("devices are counted by the server, and those that are tainted or blocked a
   const nodes = { a: [{ driver: "gpu.example.com", devices: 8, held: 3, unusable: 2 }] };
   const [part] = partsOf(plan, new Map([["", ["a", "b"]]]), "gpu.example.com", { kind: "Devices", nodes });
   assert.deepEqual([part!.whole, part!.requested, part!.free, part!.without], [8, 3, 3, ["b"]]);
+});
+
+test("the trend thins out instead of growing, and keeps its ends", () => {
+  const trend = new Trend();
+  const shape = { name: "1 gpu", requests: {}, pods: 1, domain: "", seen: 0 };
+  const room = { kind: "Room", nodes: 1, fragmentation: { cpu: 0.5 } };
+  for (let i = 0; i < 2 * MOST; i++) trend.add({ ...room, shapes: [{ ...shape, fits: i % 2, together: 2 }] }, 1000 * i);
+  assert(trend.moments <= MOST);
+  const [cpu, gpu] = trend.chart().layers;
+  assert.deepEqual([cpu!.name, cpu!.y![0], gpu!.name, gpu!.y![0]], ["cpu, typical pods", 0.5, "1 gpu", 1]);
+  assert.deepEqual([gpu!.x![0], gpu!.x!.at(-1)], [0, 2 * MOST - 1]);
 });

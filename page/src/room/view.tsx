@@ -1,5 +1,6 @@
 /** Room: a heat map of the nodes by a resource, what is free where, and how many more pods of common shapes fit. */
 import { useMemo } from "preact/hooks";
+import { Chart } from "../charts/chart";
 import { amount, grouped as commas, count, percent } from "../parts/format";
 import { RequestResult, useRequest } from "../parts/request";
 import { paintStyle } from "../parts/swatch";
@@ -12,13 +13,17 @@ import type { DevicesRecord, ShapeRoomRecord } from "../protocol";
 import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { type Cell, type Part, partsOf, takesPods } from "./heat";
+import { Trend } from "./trend";
+
+/** Milliseconds between two requests. */
+const PAUSE = 2000;
 
 export function RoomView({ source, plan, address }: ViewProps) {
   const version = useVersion(plan);
   const nodesVersion = useNodesVersion(plan);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
-  const turn = source.about.mode === "live" ? Math.floor(version / 10) : 0;
+  const turn = useVersion(plan, PAUSE);
   const request = useRequest(
     async () => (source.can("devices") ? source.devices() : { kind: "Devices", nodes: {} }),
     [source, turn],
@@ -154,6 +159,9 @@ function driversOf(counts: DevicesRecord | undefined): string[] {
 
 function Shapes({ source, turn }: { source: ViewProps["source"]; turn: number }) {
   const request = useRequest(() => source.room(), [source, turn]);
+  const trend = useMemo(() => new Trend(), [source]);
+  const { answer } = request;
+  useMemo(() => answer && trend.add(answer, Date.now()), [trend, answer]);
   const columns: Column<ShapeRoomRecord>[] = [
     { title: "Pods like", value: (shape) => shape.name },
     { title: "There are", value: (shape) => shape.seen },
@@ -188,6 +196,14 @@ function Shapes({ source, turn }: { source: ViewProps["source"]; turn: number })
                   .map(([name, part]) => `${name} ${percent(part, 1)}`)
                   .join(", ")}
               </p>
+            )}
+            {trend.moments > 1 && (
+              <Chart
+                title="Lost over time"
+                caption="The share of the room that is not where such pods fit."
+                chart={trend.chart()}
+                file="room-over-time"
+              />
             )}
           </>
         )}
