@@ -44,6 +44,11 @@ def test_a_goal():
     assert found.summary.ends["running"] == 6
 
 
+def test_weights_of_a_goal():
+    found = simulated({"at": "10m", "rebalance": {"goal": "pack", "weights": {"disruption": 1}}})
+    assert not ended(found)
+
+
 def test_a_policy_from_time_to_time():
     unevenly = ({"at": 0, "resize": {"group": "g", "count": 1}}, {"at": "5m", "resize": {"group": "g", "count": 3}})
     event = {"at": "10m", "every": "10m", "rebalance": {"policy": a_policy("RemoveDuplicates"), "maxMoves": 1}}
@@ -78,6 +83,8 @@ def test_measured_use(used, moved):
     [
         ({}, "events[0].rebalance: want one of goal, policy"),
         ({"goal": "tidy"}, "events[0].rebalance.goal: want mend|spread|pack|free-nodes=N, got 'tidy'"),
+        ({"goal": "mend", "weights": {"time": 1}}, "events[0].rebalance: weights: mend: it is reached or not"),
+        ({"policy": {}, "weights": {"time": 1}}, "events[0].rebalance.weights: they are for a goal"),
         ({"goal": "mend", "maxMoves": 0}, "events[0].rebalance.maxMoves: want 1 or more, got 0"),
         ({"policy": {"kind": "Policy"}}, "kind: want DeschedulerPolicy, got Policy"),
         ({"policy": "/nowhere.yaml"}, "/nowhere.yaml: No such file or directory"),

@@ -248,6 +248,8 @@ class RebalanceSpec(Spec, frozen=True, kw_only=True):
     """Moves towards a goal, or by a policy."""
 
     goal: str = ""
+    #: Of the goal: disruption, cost, time.
+    weights: dict[str, float] = msgspec.field(default_factory=dict)
     #: A DeschedulerPolicy, or the file with it.
     policy: str | dict[str, Any] | None = None
     max_moves: int | None = None

@@ -8,6 +8,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from stowplan.ask.offline import ClusterError
 from stowplan.ask.rebalance.goals import GOALS, goal_named
 from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config.features import GateError
@@ -192,8 +193,15 @@ def _zones(cluster: ClusterSpec) -> set[str] | None:
 def _of_rebalance(spec: RebalanceSpec, path: FieldPath) -> Iterator[Problem]:
     if bool(spec.goal) == (spec.policy is not None):
         yield path, "want one of goal, policy"
-    elif spec.goal and goal_named(spec.goal) is None:
-        yield (*path, "goal"), f"want {GOALS}, got {spec.goal!r}"
+    elif spec.policy is not None:
+        if spec.weights:
+            yield (*path, "weights"), "they are for a goal"
+    else:
+        try:
+            if goal_named(spec.goal, spec.weights) is None:
+                yield (*path, "goal"), f"want {GOALS}, got {spec.goal!r}"
+        except ClusterError as error:
+            yield path, str(error)
     for name in ("maxMoves", "atOnce", "atOncePerOwner"):
         number = {"maxMoves": spec.max_moves, "atOnce": spec.at_once, "atOncePerOwner": spec.at_once_per_owner}[name]
         if number is not None and number < 1:

@@ -49,7 +49,7 @@ def rebalanced_by(scenario: Scenario, policy: str) -> Scenario:
         if event.rebalance is None:
             events.append(event)
         elif policy:
-            spec = replace(event.rebalance, goal="", policy=str(Path(policy).absolute()))
+            spec = replace(event.rebalance, goal="", weights={}, policy=str(Path(policy).absolute()))
             events.append(replace(event, rebalance=spec))
     if policy and not any(event.rebalance for event in events):
         raise ScenarioError(f"{policy}: the scenario has no event rebalance, which says when to rebalance")
@@ -112,7 +112,7 @@ class Rebalancing:
     def _goal(self, spec: RebalanceSpec, cluster: Cluster) -> Goal:
         policy = self._policies.get(id(spec))
         if policy is None:
-            goal = goal_named(spec.goal)
+            goal = goal_named(spec.goal, spec.weights)
             assert goal is not None
             return goal
         cluster.documents.keep_also((Pod,))

@@ -31,6 +31,13 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
     "pack: as few nodes as possible have pods; free-nodes=N: N nodes have none. room-for=FILE: the pods of the file "
     "find nodes, all of them.",
 )
+@click.option(
+    "--weights",
+    metavar="NAME=W,…",
+    help="For --goal pack and spread: stop where a plan costs more than it gains. cost: what an emptied node is worth, "
+    "or with spread one percent less of standard deviation (default 1); disruption: what a move costs, time: what a "
+    "step costs (default 0).",
+)
 @file_option(
     "--policy",
     "policy",
@@ -83,6 +90,7 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
 def rebalance(
     *,
     goal: str | None,
+    weights: str | None,
     policy: str | None,
     prometheus_token_file: str | None,
     max_moves: int | None,
@@ -107,6 +115,7 @@ def rebalance(
     Examples:
       stowplan rebalance --goal mend
       stowplan rebalance --goal free-nodes=2 --commands
+      stowplan rebalance --goal pack --weights disruption=0.2
       stowplan rebalance --policy descheduler.yaml
       stowplan rebalance --policy descheduler.yaml --apply
       stowplan rebalance --goal room-for=training.yaml -o json
@@ -120,13 +129,15 @@ def rebalance(
 
     if (goal is None) == (policy is None):
         raise click.UsageError("Give one of --goal and --policy.")
+    if weights is not None and policy is not None:
+        raise click.UsageError("--weights are for a --goal.")
     limits = Limits(total=max_moves, at_once=at_once, at_once_per_owner=at_once_per_owner)
     with reported(source["config"]):
         given = None if policy is None else read_policy(policy)
 
         def loaded() -> tuple[ClusterSource, Goal]:
             about = cluster_of(**source, in_full=given is not None)
-            return about, _goal(goal or "", about) if given is None else _by_policy(
+            return about, _goal(goal or "", weights, about) if given is None else _by_policy(
                 given, about, source["live"], prometheus_token_file
             )
 
@@ -179,13 +190,24 @@ def _by_policy(policy: Policy, about: ClusterSource, live: ClusterFlags, token_f
     return ByPolicy(policy, full, use.nodes, use.pods)
 
 
-def _goal(text: str, about: ClusterSource) -> Goal:
+def _goal(text: str, weights: str | None, about: ClusterSource) -> Goal:
     from stowplan.ask.rebalance.goals import RoomFor, goal_named
 
     name, _, value = text.partition("=")
-    if name == "room-for" and value:
+    if name == "room-for" and value and weights is None:
         return RoomFor(about.applied(value))
-    goal = goal_named(text)
+    goal = goal_named(text, _weights(weights))
     if goal is None:
         raise InputError(f"--goal {text}: want {_GOALS}")
     return goal
+
+
+def _weights(text: str | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in () if text is None else text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            found[name.strip()] = float(value)
+        except ValueError:
+            raise InputError(f"--weights: {name.strip()}: want a number, got {value!r}") from None
+    return found

@@ -4,6 +4,7 @@
     rebalance(cluster, FreeNodes(3))       # empty three nodes
     rebalance(cluster, Pack())             # empty as many as possible
     rebalance(cluster, Spread())           # even out the nodes' use
+    rebalance(cluster, Pack(Weights(disruption=0.2)))  # a node is worth five moves
     rebalance(cluster, RoomFor(pods))      # room for pending pods
     rebalance(cluster, ByPolicy(read_policy("descheduler.yaml")))
     room(cluster)                          # how many more pods of common shapes fit, and what moves would gain
@@ -16,5 +17,18 @@ from stowplan.ask.rebalance.goals import FreeNodes, Goal, Mend, Pack, RoomFor, S
 from stowplan.ask.rebalance.policy.by_policy import ByPolicy
 from stowplan.ask.rebalance.policy.policy_file import read_policy
 from stowplan.ask.rebalance.rebalance import rebalance
+from stowplan.ask.rebalance.weights import Weights
 
-__all__ = ["ByPolicy", "FreeNodes", "Goal", "Mend", "Pack", "RoomFor", "Spread", "read_policy", "rebalance", "room"]
+__all__ = [
+    "ByPolicy",
+    "FreeNodes",
+    "Goal",
+    "Mend",
+    "Pack",
+    "RoomFor",
+    "Spread",
+    "Weights",
+    "read_policy",
+    "rebalance",
+    "room",
+]

@@ -18,9 +18,10 @@ _MARGIN = 0.05
 _WORTH = 0.01
 
 
-def even_out(moves: Moves, progress: Callable[[int, int], None]) -> list[str]:
-    """The nodes that pods have left, to be uncordoned."""
-    cluster, done, sources = moves.cluster, set[str](), list[str]()
+def even_out(moves: Moves, progress: Callable[[int, int], None]) -> list[tuple[int, float]]:
+    """After each move: how many there were, and by how much they have lowered the standard deviation, in percent."""
+    cluster, done, gains = moves.cluster, set[str](), list[tuple[int, float]]()
+    start = _unevenness(use_of_nodes(cluster), moves)
     while True:
         use = use_of_nodes(cluster)
         names, valid = cluster.state.table.names, cluster.state.table.valid
@@ -35,9 +36,9 @@ def even_out(moves: Moves, progress: Callable[[int, int], None]) -> list[str]:
                 if outcome is Outcome.MOVED:
                     attempt.succeed()
         if outcome is Outcome.TOTAL_LIMIT:
-            return sources
+            return gains
         if outcome is Outcome.MOVED:
-            sources += [names[above[0]]] if moves.made[-1].cordons else []
+            gains.append((len(moves.made), 100 * (start - _unevenness(use_of_nodes(cluster), moves))))
             done.add(moves.made[-1].to)
         else:
             done.add(names[above[0]])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.rebalance.emptied_nodes import empty_nodes
@@ -12,6 +14,7 @@ from stowplan.ask.rebalance.evened_nodes import even_out
 from stowplan.ask.rebalance.made_room import make_room
 from stowplan.ask.rebalance.misplaced_pods import misplaced_pods
 from stowplan.ask.rebalance.moves import Moves, Outcome
+from stowplan.ask.rebalance.weights import UNWEIGHED, Pursued, Weights, as_far_as_worthwhile, weights_of
 from stowplan.ask.what_if.hypothetical_changes import Change
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.framework.explanations.formatting import count
@@ -88,10 +91,18 @@ class Pack(Goal):
         2
     """
 
+    weights: Weights = UNWEIGHED
     text = "as few nodes as possible"
 
     def pursue(self, moves: Moves, progress: Progress) -> Result:
-        return Result(cordon=empty_nodes(moves, None, progress)[0])
+        def all_of_it() -> Pursued:
+            cordon, _ = empty_nodes(moves, None, progress)
+            # A node's pods leave it one after the other.
+            pods = Counter(move.from_ for move in moves.made).values()
+            return Pursued(cordon, [(last, emptied) for emptied, last in enumerate(accumulate(pods), 1)])
+
+        cordon, uncordon = as_far_as_worthwhile(moves, self.weights, all_of_it)
+        return Result(cordon=cordon, uncordon=uncordon)
 
 
 @dataclass(frozen=True)
@@ -130,10 +141,12 @@ class Spread(Goal):
         ()
     """
 
+    weights: Weights = UNWEIGHED
     text = "nodes that are used evenly"
 
     def pursue(self, moves: Moves, progress: Progress) -> Result:
-        sources = even_out(moves, progress)
+        as_far_as_worthwhile(moves, self.weights, lambda: Pursued([], even_out(moves, progress)))
+        sources = [move.from_ for move in moves.made if move.cordons]
         moves.uncordon(sources)
         return Result(uncordon=sources)
 
@@ -142,13 +155,17 @@ class Spread(Goal):
 GOALS = "mend|spread|pack|free-nodes=N"
 
 
-def goal_named(text: str) -> Goal | None:
-    """The goal; None if there is none of this name."""
-    plain: dict[str, Goal] = {"mend": Mend(), "spread": Spread(), "pack": Pack()}
+def goal_named(text: str, weights: Mapping[str, float] | None = None) -> Goal | None:
+    """The goal; None if there is none of this name. Raises ClusterError."""
+    weighing = {"spread": Spread, "pack": Pack}.get(text)
+    if weighing is not None:
+        return weighing(weights_of(weights or {}))
+    if weights:
+        raise ClusterError(f"weights: {text}: it is reached or not; only spread and pack have degrees")
     name, _, value = text.partition("=")
     if name == "free-nodes" and value.isdecimal() and int(value):
         return FreeNodes(int(value))
-    return plain.get(text)
+    return Mend() if text == "mend" else None
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ def rebalance(
     Examples:
         >>> plan = rebalance(cluster, FreeNodes(2))
         >>> plan.cordon, [(move.pod, move.from_, move.to) for move in plan.moves]
-        (('node-c3',), [('ml/train-0', 'gpu-a1', 'gpu-b1')])
+        (('node-c3', 'gpu-a1'), [('ml/train-0', 'gpu-a1', 'gpu-b1')])
     """
     before = balance_of(cluster)
     with cluster.transaction():

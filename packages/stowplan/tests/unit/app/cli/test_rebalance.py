@@ -157,3 +157,23 @@ def test_measured_use_in_files(run, files, tmp_path):
     used = (metrics("NodeMetrics", "a", "3"), metrics("NodeMetrics", "b", "0"), metrics("PodMetrics", "web-0", "3"))
     ran = run("rebalance", "-f", files(*cluster, *used), "--policy", str(tmp_path / "policy.yaml"))
     assert "LowNodeUtilization: a has cpu 75 %" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (("--goal", "pack", "--weights", "haste=1"), "weights: haste: want one of disruption, cost, time"),
+        (("--goal", "pack", "--weights", "time=soon"), "--weights: time: want a number, got 'soon'"),
+        (("--goal", "mend", "--weights", "time=1"), "weights: mend: it is reached or not"),
+        (("--policy", "p.yaml", "--weights", "time=1"), "--weights are for a --goal"),
+    ],
+)
+def test_weights_that_are_refused(run, files, given, problem):
+    ran = run("rebalance", "-f", files(*CLUSTER), *given)
+    assert ran.code == 2
+    assert problem in ran.err
+
+
+def test_weights(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "pack", "--weights", "disruption=9, cost=1")
+    assert "nothing to do" in ran.out

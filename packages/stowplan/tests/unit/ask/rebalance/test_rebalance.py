@@ -3,7 +3,7 @@
 import pytest
 
 from stowplan import Cluster, ClusterError
-from stowplan.ask.rebalance import FreeNodes, Mend, Pack, RoomFor, Spread, rebalance
+from stowplan.ask.rebalance import FreeNodes, Mend, Pack, RoomFor, Spread, Weights, rebalance
 from stowplan.ask.rebalance.moves import Limits
 from stowplan.ask.what_if import Put, Scale
 from support.what_if.objects import budget, node, owned, pod
@@ -137,6 +137,47 @@ def test_nothing_becomes_more_even():
     found = rebalance(Cluster([node("a"), node("b"), *webs(1, "a")]), Spread())
     assert not found.moves
     assert kept(found) == {"web-0": "on b it would make the nodes no more even"}
+
+
+# -- weights ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("weights", "emptied"),
+    [
+        ({}, 2),
+        ({"disruption": 0.25}, 2),
+        ({"disruption": 0.4}, 1),
+        ({"disruption": 0.4, "cost": 2}, 2),
+        ({"disruption": 2}, 0),
+        ({"time": 0.4}, 1),
+    ],
+)
+def test_a_plan_ends_where_going_on_costs_more_than_it_gains(weights, emptied):
+    pods = [
+        owned(pod(f"{on}-{i}", nodeName=on)) for on, number in (("a", 1), ("b", 3), ("c", 5)) for i in range(number)
+    ]
+    found = rebalance(
+        Cluster([*(node(name, "10") for name in "abc"), *pods]),
+        Pack(Weights(**weights)),
+        limits=Limits(at_once_per_owner=1),
+    )
+    assert found.cordon == ("a", "b")
+    assert {move.from_ for move in found.moves} == set(found.cordon[:emptied])
+    assert found.uncordon == found.cordon[emptied:]
+    assert found.after.empty_nodes == emptied
+
+
+def test_weights_of_an_even_use():
+    cluster = Cluster([node("a"), node("b"), *webs(4, "a")])
+    assert not rebalance(cluster, Spread(Weights(disruption=1000))).moves
+    assert rebalance(cluster, Spread(Weights(disruption=1))).moves == rebalance(cluster, Spread()).moves
+
+
+@pytest.mark.parametrize(("name", "value"), [("disruption", -1), ("cost", float("nan")), ("time", "soon")])
+def test_weights_that_are_none(name, value):
+    with pytest.raises(ClusterError, match=f"weights: {name}: want a number, 0 or more, got {value!r}"):
+        Weights(**{name: value})
 
 
 # -- room -------------------------------------------------------------------------------------------------------------
