@@ -8,6 +8,8 @@ WORKERS = $(shell expr $(CORES) + $(CORES) / 2)
 test: WORKERS = $(CORES)
 PYTEST_ARGS ?= -n $(WORKERS) --dist worksteal
 BENCH_ARGS ?=
+RELEASES ?= https://github.com/OWNER/stowplan/releases/download/v$(VERSION)
+VERSION = $(shell $(BIN)/python -c 'import stowplan; print(stowplan.__version__)')
 
 BIN := $(VENV)/bin
 # What users need, and what developers need beside it.
@@ -26,7 +28,7 @@ LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-compiled compiled compiled-wheel test-full suite wheels lock check lint types format demo site page bench bench-apiserver clean
+.PHONY: help test test-compiled compiled compiled-wheel test-full suite wheels krew lock check lint types format demo site page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -59,6 +61,12 @@ wheels: $(STAMP) ## a wheel of each distribution, installed alone into an empty 
 	rm -rf build/wheels && mkdir -p build/wheels
 	for one in $(DISTRIBUTIONS); do $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/wheels $$one; done
 	$(BIN)/python deploy/try_wheels.py build/wheels
+
+# RELEASES: the URL below which the archive will be.
+krew: $(STAMP) ## the plugin of kubectl as krew installs it: an archive and its manifest in build/krew, installed and run
+	rm -rf build/krew
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir build/krew/wheel packages/stowplan
+	$(BIN)/python deploy/krew/build.py build/krew/wheel/stowplan-*.whl build/krew "$(RELEASES)"
 
 lock: ## the versions and hashes that the image and hosted CI install, anew from the files pyproject.toml
 	$(PYTHON) -m venv build/lock && build/lock/bin/python -m pip install --quiet --disable-pip-version-check 'uv>=0.9,<1'

@@ -68,7 +68,9 @@ class _Questions(Commands):
 def cli() -> None:
     """Ask what the scheduler of a cluster decides, and why; only `rebalance --apply` changes anything there.
 
-    The flags of kubectl that select a cluster and a user (kubectl options) stand after the command.
+    The flags of kubectl that select a cluster and a user (kubectl options) stand after the command, and so do
+    --request-timeout, which limits each request but watches, --disable-compression, and --cache-dir, which has no
+    effect, as nothing is cached.
     """
 
 

@@ -57,7 +57,12 @@ _OPTIONS = (
         help="Read it as a member of this group, too. Repeatable.",
     ),
     # As `kubectl options` lists them: whoever needs one knows it, and the help of each command stays short.
-    *(click.option(f"--{name}", default="", hidden=True) for name in ("as-uid", "cluster", "user", "token")),
+    *(click.option(f"--{name}", default="", hidden=True) for name in ("as-uid", "cluster", "user")),
+    *(click.option(f"--{name}", default="", hidden=True) for name in ("token", "username", "password")),
+    click.option("--request-timeout", default="", hidden=True),
+    click.option("--disable-compression", is_flag=True, hidden=True),
+    # Nothing is cached.
+    click.option("--cache-dir", expose_value=False, hidden=True),
     click.option("-s", "--server", default="", hidden=True),
     click.option("--tls-server-name", default="", hidden=True),
     *(file_option(f"--{name}", default="", hidden=True) for name in ("client-certificate", "client-key")),

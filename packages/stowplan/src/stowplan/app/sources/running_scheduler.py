@@ -28,7 +28,7 @@ from stowplan.kube.api.port import Unreachable
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.cluster_flags import ClusterFlags
-from stowplan.net.client.connection import ClientConfigError, Connection, CredentialsError
+from stowplan.net.client.connection import ClientConfigError, Connection, CredentialsError, request_timeout
 from stowplan.net.client.credentials.request_credentials import TokenFile, UserCredentials
 from stowplan.net.client.endpoint.file_content import FileContent
 from stowplan.net.client.endpoint.proxies import proxy_from_environment, server_url
@@ -275,6 +275,7 @@ def _named_server(endpoint: SchedulerEndpoint) -> Connection:
             credentials=credentials,
             tls=_tls(endpoint, credentials, known=user if user is not None and user.server == server else None),
             proxy_url=proxy_from_environment(server, os.environ),
+            request_timeout=request_timeout(endpoint.live),
         )
     except (ClientConfigError, CredentialsError) as error:
         hint = "" if endpoint.live.given or endpoint.token_file else "; or give --token-file FILE"

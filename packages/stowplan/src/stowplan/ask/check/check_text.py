@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from hashlib import sha256
 from typing import Any
+from urllib.parse import quote
 
 from stowplan import __version__
 from stowplan.ask.check.finding_records import ERROR, NOTE, RULES, WARNING, CheckRecord, FindingRecord
@@ -61,7 +63,12 @@ def _property(text: str) -> str:
 
 def sarif(record: CheckRecord) -> dict[str, Any]:
     used = [rule for rule in RULES if any(one.rule == rule for one in record.findings)]
-    rules = [{"id": rule, "shortDescription": {"text": RULES[rule]}, "helpUri": _HOME} for rule in used]
+    # Code hosts show the three texts in different places, and GitHub wants each.
+    rules = [
+        {"id": rule, "helpUri": _HOME}
+        | {name: {"text": RULES[rule]} for name in ("shortDescription", "fullDescription", "help")}
+        for rule in used
+    ]
     driver = {"name": "stowplan", "version": __version__, "informationUri": _HOME, "rules": rules}
     results = [_result(one, used.index(one.rule)) for one in record.findings]
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
@@ -71,6 +78,11 @@ def _result(one: FindingRecord, rule: int) -> dict[str, Any]:
     result = {"ruleId": one.rule, "ruleIndex": rule, "level": one.level, "message": {"text": _whole(one)}}
     if not one.file:
         return result
-    uri = one.file.replace("\\", "/").removeprefix("./")
+    uri = quote(one.file.replace("\\", "/").removeprefix("./"))
     place = {"artifactLocation": {"uri": uri}, "region": {"startLine": one.line}}
-    return result | {"locations": [{"physicalLocation": place}]}
+    # The same finding after its object has moved within the file.
+    fingerprint = sha256("\0".join((one.rule, one.file, one.object)).encode()).hexdigest()
+    return result | {
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint[:16]}:1"},
+    }

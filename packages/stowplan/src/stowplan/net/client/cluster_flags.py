@@ -31,10 +31,15 @@ class ClusterFlags(PlainStruct, frozen=True, kw_only=True):
     token: str = ""
     client_certificate: str = ""
     client_key: str = ""
+    username: str = ""
+    password: str = ""
     #: Impersonated, as by kubectl: --as, --as-uid, --as-group.
     as_user: str = ""
     as_uid: str = ""
     as_groups: tuple[str, ...] = ()
+    #: Of the requests. A number of seconds, or a duration; 0 is without end.
+    request_timeout: str = ""
+    disable_compression: bool = False
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> ClusterFlags:
@@ -48,7 +53,7 @@ class ClusterFlags(PlainStruct, frozen=True, kw_only=True):
         return tuple(_FLAGS.get(name) or f"--{name.replace('_', '-')}" for name, value in values if value)
 
     def __repr__(self) -> str:
-        # Without values: one is a token.
+        # Without values: they may be a token or a password.
         return f"ClusterFlags({', '.join(self.given)})"
 
     def connect(self) -> Connection:

@@ -15,12 +15,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from stowplan.kube.api.durations import parse_duration
 from stowplan.net.client.client_errors import ClientConfigError, CredentialsError
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.client.credentials.kubeconfig import (
@@ -48,6 +50,7 @@ __all__ = [
     "connect_from_flags",
     "connect_from_scheduler_flags",
     "connect_in_cluster",
+    "request_timeout",
 ]
 
 _log = logging.getLogger(__name__)
@@ -59,6 +62,13 @@ _NO_CONFIGURATION = (
 _NOT_A_POD = (
     "unable to load in-cluster configuration, KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT must be defined"
 )
+
+_NO_TIMEOUT = (
+    "Invalid timeout value. Timeout must be a single integer in seconds, or an integer followed by a corresponding "
+    "time unit (e.g. 1s | 2m | 3h)"
+)
+#: Seconds of requests without a limit; timers need a number.
+_WITHOUT_END = 7 * 86400.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +84,8 @@ class Connection:
     disable_compression: bool = False
     #: Connect to this Unix socket instead of the server's address, without TLS.
     socket_path: str = ""
+    #: Seconds for each request but watches, instead of the client's own limits.
+    request_timeout: float | None = None
 
     @property
     def shown(self) -> str:
@@ -103,7 +115,9 @@ class ProcessEnvironment:
 
 def connect_from_flags(flags: ClusterFlags, environment: ProcessEnvironment | None = None) -> Connection:
     """Connect as kubectl would; raise ClientConfigError."""
-    found = _as_oneself(flags, environment or ProcessEnvironment())
+    found = replace(_as_oneself(flags, environment or ProcessEnvironment()), request_timeout=request_timeout(flags))
+    if flags.disable_compression:
+        found = replace(found, disable_compression=True)
     user, others = flags.as_user, (flags.as_uid, *flags.as_groups)
     if any(others) and not user:
         raise ClientConfigError("--as-group and --as-uid need --as: groups cannot be impersonated without a user")
@@ -112,6 +126,18 @@ def connect_from_flags(flags: ClusterFlags, environment: ProcessEnvironment | No
     if not all(one.isprintable() for one in (user, *others)):
         raise ClientConfigError("--as, --as-uid, --as-group: names of users and groups have no control characters")
     return replace(found, credentials=found.credentials.impersonating(user, flags.as_uid, flags.as_groups))
+
+
+def request_timeout(flags: ClusterFlags) -> float | None:
+    """Seconds; None if no such flag was given. Raises ClientConfigError, with kubectl's message."""
+    text = flags.request_timeout
+    if not text:
+        return None
+    try:
+        seconds = int(text) if re.fullmatch(r"\+?[0-9]+", text) else parse_duration(text).seconds
+    except ValueError:
+        raise ClientConfigError(_NO_TIMEOUT) from None
+    return min(seconds, _WITHOUT_END) if seconds > 0 else _WITHOUT_END
 
 
 def _as_oneself(flags: ClusterFlags, environment: ProcessEnvironment) -> Connection:

@@ -1,8 +1,11 @@
 """`stowplan check`: findings about changed manifests, with their places, in each form."""
 
+import gzip
 import json
+from pathlib import Path
 
 import pytest
+from jsonschema import Draft4Validator
 
 from support.what_if.objects import budget, node, owned, pod
 
@@ -195,6 +198,33 @@ def test_sarif(check):
     assert (result["ruleId"], result["ruleIndex"], result["level"]) == ("does-not-fit", 0, "error")
     place = result["locations"][0]["physicalLocation"]
     assert place == {"artifactLocation": {"uri": "web.yaml"}, "region": {"startLine": 7}}
+
+
+#: SARIF 2.1.0 as the npm package @microsoft/jest-sarif 1.0.0-beta.0 has it (MIT).
+SARIF = json.loads(gzip.decompress(Path(__file__).with_name("sarif-2.1.0-rtm.5.json.gz").read_bytes()))
+
+
+def fingerprints(document):
+    return [one["partialFingerprints"]["primaryLocationLineHash"] for one in document["runs"][0]["results"]]
+
+
+def test_sarif_is_as_its_schema_and_github_want_it(check):
+    """GitHub wants texts of each rule, a relative URI with a line, and a fingerprint that outlives a moved line."""
+    names = {"web #1.yaml": web(replicas=3)["web.yaml"], "broken.yaml": "a: ["}
+    document = json.loads(check(names, output="sarif").out)
+    Draft4Validator(SARIF).validate(document)
+    [ran] = document["runs"]
+    for rule in ran["tool"]["driver"]["rules"]:
+        assert all(rule[name]["text"] for name in ("shortDescription", "fullDescription", "help"))
+    places = [one["locations"][0]["physicalLocation"] for one in ran["results"]]
+    assert sorted(one["artifactLocation"]["uri"] for one in places) == ["broken.yaml", "web%20%231.yaml"]
+    assert all(one["region"]["startLine"] > 0 for one in places)
+    assert len(set(fingerprints(document))) == 2
+    names["web #1.yaml"] = "# another line\n" + names["web #1.yaml"]
+    assert fingerprints(json.loads(check(names, output="sarif").out)) == fingerprints(document)
+
+    document["runs"][0]["results"][0]["level"] = "fatal"
+    assert not Draft4Validator(SARIF).is_valid(document)
 
 
 def test_text(check):

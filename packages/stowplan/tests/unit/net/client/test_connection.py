@@ -19,6 +19,7 @@ from stowplan.net.client.connection import (
     connect_from_flags,
     connect_from_scheduler_flags,
 )
+from stowplan.net.client.http.transport import Limits
 from support.http import certificates
 from support.http.kubeconfigs import Clock, a_kubeconfig, write_kubeconfig
 
@@ -128,6 +129,31 @@ def test_kube_scheduler_disables_compression(world):
     path = world.file("config", at("https://a"))
     assert (world.scheduler(path).disable_compression, world.kubectl(path).disable_compression) == (True, False)
     assert world.connect(cluster={"server": "https://a", "disable-compression": True}).disable_compression
+
+
+def test_kubectl_disables_compression_if_asked(world):
+    path = world.file("config", at("https://a"))
+    assert world.kubectl(path, disable_compression=True).disable_compression
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [("", None), ("5", 5.0), ("+5", 5.0), ("1m", 60.0), ("1.5s", 1.5), ("0", 604800.0), ("-1s", 604800.0)],
+)
+def test_kubectls_request_timeout(world, given, seconds):
+    path = world.file("config", at("https://a"))
+    connection = world.kubectl(path, request_timeout=given)
+    assert connection.request_timeout == seconds
+    limits = Limits().within(seconds)
+    assert (limits.total, limits.connect) == ((120.0, 10.0) if seconds is None else (seconds, min(10.0, seconds)))
+
+
+@pytest.mark.parametrize("given", ["-1", "1.5", "1d", "soon", " 1", "9" * 30 + "h"])
+def test_what_is_no_timeout_for_kubectl(world, given):
+    with pytest.raises(
+        ClientConfigError, match=r"^Invalid timeout value\. Timeout must be a single"
+    ):
+        world.kubectl(world.file("config", at("https://a")), request_timeout=given)
 
 
 @pytest.mark.parametrize("order", ["kubectl", "scheduler"])

@@ -4,9 +4,9 @@ Each entry stores its file: relative paths are relative to the file's directory,
 Merging works on whole entries: the first file with a cluster, user or context of a name wins, and later ones are
 ignored entirely. The same applies to `current-context`.
 
-A flag about the trusted CA replaces all that the entry says of trust, a token what it says of tokens, and a
-certificate that of certificates. Without a context, --server alone makes a cluster. File names of flags are relative
-to the current directory.
+A flag about the trusted CA replaces all that the entry says of trust, a token or a password what it says of
+both, and a certificate that of certificates. Without a context, --server alone makes a cluster. File names of flags
+are relative to the current directory.
 
 Upstream: staging/src/k8s.io/client-go/tools/clientcmd/loader.go and merge.go;
 client_config.go, getCluster and getAuthInfo.
@@ -292,8 +292,8 @@ def _of_cluster(flags: ClusterFlags) -> dict[str, object]:
 
 def _of_user(flags: ClusterFlags) -> dict[str, object]:
     fields: dict[str, object] = {}
-    if flags.token:
-        fields |= {"token": flags.token, "token_file": "", "username": "", "password": ""}
+    if flags.token or flags.username or flags.password:
+        fields |= {"token": flags.token, "token_file": "", "username": flags.username, "password": flags.password}
     if flags.client_certificate:
         fields |= {"client_certificate": _absolute(flags.client_certificate), "client_certificate_data": ""}
     if flags.client_key:

@@ -111,6 +111,13 @@ class Limits(PlainStruct, frozen=True, kw_only=True):
     retry_after: float = 30.0
     backoff: BackoffPolicy = REQUESTING
 
+    def within(self, seconds: float | None) -> Limits:
+        """With kubectl's --request-timeout, if there is one: no try is longer, and none starts later."""
+        if seconds is None:
+            return self
+        connect, trying = min(self.connect, seconds), min(self.trying, seconds)
+        return replace(self, connect=connect, silence=seconds, total=seconds, trying=trying)
+
 
 class Request(PlainStruct, frozen=True, kw_only=True):
     method: str
@@ -153,7 +160,7 @@ class Transport:
         self._turns = turns
         self._times = times
         self._throttling = Throttling(times.clock)
-        self._limits = limits or Limits()
+        self._limits = (limits or Limits()).within(connection.request_timeout)
         encoding = "identity" if connection.disable_compression else "gzip"
         fields = {"User-Agent": agent, "Accept": _JSON, "Accept-Encoding": encoding}
         server = URL(connection.server)
