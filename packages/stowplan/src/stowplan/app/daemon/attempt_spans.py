@@ -44,6 +44,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from stowplan import __version__
+from stowplan.kube.config.config_errors import ConfigFileError
 from stowplan.kube.config.tracing import MILLION, TracingConfiguration
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.engine.effects import RunPlugin
@@ -98,7 +99,10 @@ _log = get_logger(__name__)
 
 @contextmanager
 def exported(configuration: TracingConfiguration, service: str) -> Iterator[AttemptSpans]:
-    """A tracer of attempts that exports to the collector; at the end, what is left is exported within a time limit."""
+    """A tracer of attempts that exports to the collector; at the end, what is left is exported within a time limit.
+
+    Raises ConfigFileError for what the environment sets.
+    """
     # Slow to import, and tests have another.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
@@ -108,8 +112,11 @@ def exported(configuration: TracingConfiguration, service: str) -> Iterator[Atte
     url = configuration.url or None
     if url is not None and urlsplit(url).port == _GRPC_PORT:
         _log.warning("Port 4317 is for OTLP over gRPC; traces are sent over HTTP, for which 4318 is usual")
-    exporter = AttemptExporter(OTLPSpanExporter(endpoint=url), url or "the default endpoint")
-    processor = BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, max_export_batch_size=_BATCH)
+    try:
+        exporter = AttemptExporter(OTLPSpanExporter(endpoint=url), url or "the default endpoint")
+        processor = BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, max_export_batch_size=_BATCH)
+    except ValueError as error:
+        raise ConfigFileError(f"a variable OTEL_… of the environment: {error}") from error
     try:
         rate = (configuration.sampling_rate_per_million or 0) / MILLION
         yield AttemptSpans(processor, _resource(service), rate=rate, chance=random)

@@ -263,9 +263,15 @@ def test_invalid_files(tmp_path, content, problem):
     assert "secret" not in str(error.value)
 
 
+def test_an_invalid_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "-1")
+    path = Collector(4318).configured(tmp_path)
+    with pytest.raises(ConfigFileError, match="OTEL_.*schedule_delay_millis must be positive"), tracer_of(path, ""):
+        pass
+
+
 def test_without_opentelemetry(tmp_path, monkeypatch):
-    with collecting() as collector:
-        path = collector.configured(tmp_path)
+    path = Collector(4318).configured(tmp_path)
     monkeypatch.delitem(sys.modules, "stowplan.app.daemon.attempt_spans")
     monkeypatch.setitem(sys.modules, "opentelemetry.sdk.resources", None)
     with pytest.raises(ConfigFileError, match="pip install 'stowplan\\[traces\\]'") as error, tracer_of(path, ""):

@@ -150,9 +150,7 @@ def test_kubectls_request_timeout(world, given, seconds):
 
 @pytest.mark.parametrize("given", ["-1", "1.5", "1d", "soon", " 1", "9" * 30 + "h"])
 def test_what_is_no_timeout_for_kubectl(world, given):
-    with pytest.raises(
-        ClientConfigError, match=r"^Invalid timeout value\. Timeout must be a single"
-    ):
+    with pytest.raises(ClientConfigError, match=r"^Invalid timeout value\. Timeout must be a single"):
         world.kubectl(world.file("config", at("https://a")), request_timeout=given)
 
 
