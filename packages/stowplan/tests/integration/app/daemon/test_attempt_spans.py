@@ -266,7 +266,7 @@ def test_invalid_files(tmp_path, content, problem):
 def test_an_invalid_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "-1")
     path = Collector(4318).configured(tmp_path)
-    with pytest.raises(ConfigFileError, match="OTEL_.*schedule_delay_millis must be positive"), tracer_of(path, ""):
+    with pytest.raises(ConfigFileError, match=r"OTEL_.*schedule_delay_millis must be positive"), tracer_of(path, ""):
         pass
 
 
