@@ -43,7 +43,11 @@ FILES = {
     "unknown-plugin.yaml": f"{CONFIG}profiles: [{{plugins: {{filter: {{enabled: [{{name: Zz}}]}}}}}}]\n".encode(),
     "no-kubeconfig.yaml": f"{CONFIG}clientConnection: {{kubeconfig: /nope}}\n".encode(),
 }
-CLUSTER = {"server": "https://127.0.0.1:1"}
+#: With authorities of its own, as loading those of the system takes long.
+CLUSTER = {
+    "server": "https://127.0.0.1:1",
+    "certificate-authority-data": base64.b64encode(CA.certificate).decode(),
+}
 USERS = {
     "ok": {"token": "t"},
     "no-token": {"tokenFile": "/nope"},
@@ -267,6 +271,9 @@ TESTED_FLAGS = [flag.name for flag in KUBE_SCHEDULER_FLAGS if flag.name not in B
 def test_random_values_cause_no_traceback(places, elsewhere, capsys, flag, text):
     """If the flag accepts the value, the configuration cannot be written, so the program still exits."""
     port = [] if flag in ("secure-port", "bind-address") else [f"--secure-port={free_port()}"]
+    if not flag.startswith(("tls-", "cert-dir")):
+        # Making a certificate would take most of the time.
+        port += [f"--tls-cert-file={places['pair.crt']}", f"--tls-private-key-file={places['pair.key']}"]
     base = [f"--kubeconfig={places['ok']}", "--bind-address=127.0.0.1", "--secure-port=0", "--write-config-to=/nope/x"]
     code = main([*base, *port, f"--{flag}={text}"], opener=FakeOpener(ending_at_once))
     out, err = capsys.readouterr()

@@ -43,6 +43,8 @@ class LiveCluster:
         self.registry = self.server.registry
         self.store = self.server.store
         self._controllers = controllers
+        #: Kind -> version of the store, and the objects at that version.
+        self._read = {}
         self.restart()
 
     def restart(self):
@@ -63,6 +65,14 @@ class LiveCluster:
 
     def all(self, kind):
         return [stored.to_dict() for stored in self.store.list(storage_of(kind))]
+
+    def read(self, kind):
+        """As `all`, decoded once per version of the store: not to be changed."""
+        version, objects = self._read.get(kind, (None, []))
+        if version != self.store.version:
+            objects = self.all(kind)
+            self._read[kind] = self.store.version, objects
+        return objects
 
     def pods(self, *, terminating=False):
         return [pod for pod in self.all("Pod") if terminating or "deletionTimestamp" not in pod["metadata"]]

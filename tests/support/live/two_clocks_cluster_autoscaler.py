@@ -99,10 +99,11 @@ class Embedded(SteppedCluster):
 
     def schedule_as(self, simulated):
         """Bind pods as the simulation did, and reject the others; returns whether any were bound."""
-        wanted = simulated.bound() - self.bound()
         done = False
-        for pod in self.all("Pod"):
-            if pod["spec"].get("nodeName") or "deletionTimestamp" in pod["metadata"]:
+        new = [pod for pod in self.read("Pod") if not pod["spec"].get("nodeName")]
+        wanted = simulated.bound() - self.bound() if new else Counter()
+        for pod in new:
+            if "deletionTimestamp" in pod["metadata"]:
                 continue
             found = next((one for one, number in wanted.items() if number > 0 and one[:-1] == origin(pod)), None)
             if found is not None:
@@ -115,11 +116,11 @@ class Embedded(SteppedCluster):
         return done
 
     def bound(self):
-        pods = (pod for pod in self.all("Pod") if pod["spec"].get("nodeName"))
+        pods = (pod for pod in self.read("Pod") if pod["spec"].get("nodeName"))
         return Counter((*origin(pod), pod["spec"]["nodeName"]) for pod in pods)
 
     def nodes(self):
-        return {node["metadata"]["name"] for node in self.all("Node")}
+        return {node["metadata"]["name"] for node in self.read("Node")}
 
 
 def reject(pod):

@@ -94,7 +94,7 @@ class Embedded(SteppedCluster):
         while busy:
             super().settle()
             busy = False
-            for pod in sorted(self.all("Pod"), key=lambda pod: int(pod["metadata"]["resourceVersion"])):
+            for pod in sorted(self.read("Pod"), key=lambda pod: int(pod["metadata"]["resourceVersion"])):
                 name, terminating = pod["metadata"]["name"], "deletionTimestamp" in pod["metadata"]
                 if not pod["spec"].get("nodeName") and not terminating:
                     self._failing[name] = self._draw(pod)
@@ -128,7 +128,7 @@ class Embedded(SteppedCluster):
             phase = pod["status"]["phase"]
             return SeenPod(owner_of(pod), index_of(pod), floor(created), phase, ready, restarts_of(pod), terminating)
 
-        return Counter(one(pod) for pod in self.all("Pod") if pod["status"]["phase"] not in FINISHED)
+        return Counter(one(pod) for pod in self.read("Pod") if pod["status"]["phase"] not in FINISHED)
 
     def seen_jobs(self):
         def one(status):

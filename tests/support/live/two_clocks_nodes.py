@@ -158,10 +158,11 @@ class Embedded(SteppedCluster):
 
     def bind_as(self, simulated):
         """Bind pods to the nodes of equal pods of the simulation; returns whether there were any."""
-        wanted = simulated.bound - self.bound
         done = False
-        for pod in self.all("Pod"):
-            if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+        new = [pod for pod in self.read("Pod") if not pod["spec"].get("nodeName")]
+        wanted = simulated.bound - self.bound if new else Counter()
+        for pod in new:
+            if "deletionTimestamp" not in pod["metadata"]:
                 about, target = origin(pod), target_of(pod)
                 equal = (one for one, number in wanted.items() if number > 0 and one[:-1] == about)
                 found = next((one for one in equal if target in ("", one[-1])), None)
@@ -174,7 +175,7 @@ class Embedded(SteppedCluster):
 
     @property
     def bound(self):
-        pods = (pod for pod in self.all("Pod") if pod["spec"].get("nodeName"))
+        pods = (pod for pod in self.read("Pod") if pod["spec"].get("nodeName"))
         return Counter((*origin(pod), pod["spec"]["nodeName"]) for pod in pods)
 
     def nodes(self):
@@ -187,7 +188,7 @@ class Embedded(SteppedCluster):
                 node["spec"].get("unschedulable", False),
                 frozenset((one["key"], one["effect"]) for one in node["spec"].get("taints") or ()),
             )
-            for node in self.all("Node")
+            for node in self.read("Node")
         }
 
     def seen(self):
@@ -203,7 +204,7 @@ class Embedded(SteppedCluster):
                 ready=ready(pod),
                 terminating="deletionTimestamp" in pod["metadata"],
             )
-            for pod in self.all("Pod")
+            for pod in self.read("Pod")
             if pod["status"]["phase"] not in FINISHED
         )
 

@@ -48,6 +48,14 @@ def scenario(tmp_path):
     return str(path)
 
 
+@pytest.fixture
+def short(tmp_path):
+    """Long enough where it does not matter which configuration is better."""
+    path = tmp_path / "short.yaml"
+    path.write_text(SCENARIO.replace("60m", "15m"))
+    return str(path)
+
+
 def tuned(scenario, folder, *, trials=1, judged_seeds=2, **options):
     effort = Effort(trials=trials, seeds=1, judged_seeds=judged_seeds)
     return tune_scenario(
@@ -109,50 +117,50 @@ class Interrupting:
 
 
 @pytest.mark.slow
-def test_results_are_deterministic_despite_workers_and_interruptions(scenario, tmp_path):
+def test_results_are_deterministic_despite_workers_and_interruptions(short, tmp_path):
     trials = BATCH + 3
     once = tmp_path / "once"
-    tuned(scenario, once, trials=trials)
+    tuned(short, once, trials=trials)
     assert (once / "report.json").stat().st_size > 1000
 
     pool = tmp_path / "pool"
     effort = Effort(trials=trials, seeds=1, judged_seeds=2)
-    tune_scenario(scenario, folder=pool, effort=effort, workers=Processes(2), objective="cost")
+    tune_scenario(short, folder=pool, effort=effort, workers=Processes(2), objective="cost")
     assert contents(pool) == contents(once)
 
     broken = tmp_path / "broken"
     for after in (3, 6):
-        found = tuned(scenario, broken, trials=trials, resume=True, progress=Interrupting(after))
+        found = tuned(short, broken, trials=trials, resume=True, progress=Interrupting(after))
         assert found.record.interrupted
         assert found.record.verdict == NOT_JUDGED
     assert len(found.record.trials) > 3, "finished trials were lost"
-    tuned(scenario, broken, trials=trials, resume=True)
+    tuned(short, broken, trials=trials, resume=True)
     assert contents(broken) == contents(once)
 
 
-def test_another_seed_is_another_search(scenario, tmp_path):
-    one = tuned(scenario, tmp_path / "one").record
-    other = tuned(scenario, tmp_path / "other", seed=7).record
+def test_another_seed_is_another_search(short, tmp_path):
+    one = tuned(short, tmp_path / "one").record
+    other = tuned(short, tmp_path / "other", seed=7).record
     assert [trial.values for trial in one.trials] != [trial.values for trial in other.trials]
 
 
-def test_a_storage_belongs_to_one_search(scenario, tmp_path):
-    tuned(scenario, tmp_path / "out", space=IDLE)
+def test_a_storage_belongs_to_one_search(short, tmp_path):
+    tuned(short, tmp_path / "out", space=IDLE)
     with pytest.raises(TuningError, match="continue it with --resume"):
-        tuned(scenario, tmp_path / "out", space=IDLE)
+        tuned(short, tmp_path / "out", space=IDLE)
     with pytest.raises(TuningError, match="objective differs"):
-        tuned(scenario, tmp_path / "out", space=IDLE, objective="waits", resume=True)
-    more = tuned(scenario, tmp_path / "out", space=IDLE, trials=3, resume=True)
+        tuned(short, tmp_path / "out", space=IDLE, objective="waits", resume=True)
+    more = tuned(short, tmp_path / "out", space=IDLE, trials=3, resume=True)
     assert [trial.number for trial in more.record.trials] == [0, 1, 2]
 
 
-def test_a_database_is_a_storage(scenario, tmp_path):
+def test_a_database_is_a_storage(short, tmp_path):
     storage = f"sqlite:///{tmp_path}/study.db"
-    tuned(scenario, tmp_path / "one", space=IDLE, storage=storage)
-    found = tuned(scenario, tmp_path / "two", space=IDLE, trials=2, storage=storage, resume=True)
+    tuned(short, tmp_path / "one", space=IDLE, storage=storage)
+    found = tuned(short, tmp_path / "two", space=IDLE, trials=2, storage=storage, resume=True)
     assert len(found.record.trials) == 2
     with pytest.raises(TuningError, match="cannot be used as storage"):
-        tuned(scenario, tmp_path / "three", storage="nosuch://here")
+        tuned(short, tmp_path / "three", storage="nosuch://here")
 
 
 def test_a_class_of_workloads_gets_its_own_profile(scenario, tmp_path):
@@ -180,7 +188,7 @@ def test_without_a_duration_it_ends_with_the_last_pod(tmp_path):
     assert (record.horizon, record.split) == (300, 180)
 
 
-def test_failing_trials_do_not_stop_the_search(scenario, tmp_path, monkeypatch):
+def test_failing_trials_do_not_stop_the_search(short, tmp_path, monkeypatch):
     from stowplan_lab.tuning import search_runs
 
     def failing(job):
@@ -190,7 +198,7 @@ def test_failing_trials_do_not_stop_the_search(scenario, tmp_path, monkeypatch):
 
     real = search_runs.measured
     monkeypatch.setattr(search_runs, "measured", failing)
-    record = tuned(scenario, tmp_path / "out", space=IDLE, trials=6).record
+    record = tuned(short, tmp_path / "out", space=IDLE, trials=6).record
     failed = [one for one in record.trials if one.score is None]
     assert failed
     assert {one.error for one in failed} == {"seed 1: no luck"}
@@ -216,15 +224,15 @@ def test_invalid_arguments(scenario, tmp_path, monkeypatch, arguments, message):
     assert not (tmp_path / "s-tuned" / "report.json").exists()
 
 
-def test_a_full_disk_is_reported(scenario, tmp_path, monkeypatch):
+def test_a_full_disk_is_reported(short, tmp_path, monkeypatch):
     def full(self, data):
         raise OSError(28, "No space left on device", str(self))
 
     monkeypatch.setattr("pathlib.Path.write_bytes", full)
     with pytest.raises(TuningError, match=r"report.json: No space left on device"):
-        tuned(scenario, tmp_path / "out", space=IDLE)
+        tuned(short, tmp_path / "out", space=IDLE)
     monkeypatch.undo()
-    assert tuned(scenario, tmp_path / "out", space=IDLE, resume=True).record.best == 0
+    assert tuned(short, tmp_path / "out", space=IDLE, resume=True).record.best == 0
 
 
 def test_without_optuna_the_error_names_the_extra(scenario, tmp_path, monkeypatch):
