@@ -17,7 +17,7 @@ docs/reference/behaviour.md, Assume, Reserve, Permit, bind.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 
 from stowplan.kube.compiled import mypyc_attr
@@ -40,7 +40,7 @@ from stowplan.scheduler.engine.schedule_one import (
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.boundary import At, Ended, Raised, call, close, resume
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
-from stowplan.scheduler.framework.extender import Extender, answer_of
+from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.interface import RequestBinder
 from stowplan.scheduler.framework.requests import (
     Ask,
@@ -57,14 +57,15 @@ from stowplan.scheduler.framework.requests import (
 from stowplan.scheduler.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     PreFlight,
+    announces_node,
     bind_request,
+    bound_by_extender,
     failure_at,
     method_of,
     pre_bind_groups,
     run_pre_bind_pre_flights,
     run_unreserve,
 )
-from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import ended
 from stowplan.scheduler.framework.status import SKIP, Code, Status, error, raised, well_formed
 from stowplan.scheduler.framework.waiting_pods import PodInPreBind, WaitingPod, permit_outcome
@@ -180,9 +181,9 @@ class BindingCycle(PlainStruct, eq=False):
             self.groups = list(pre_bind_groups(flights))
         if attempt.permit_timeouts:
             self.waiting = cycles.context.waiting_pods.get(uid)
-        if acts and _announces_node(attempt.framework):
+        if acts and announces_node(attempt.framework):
             self._announce()
-        elif self.waiting is not None and _announces_node(attempt.framework):
+        elif self.waiting is not None and announces_node(attempt.framework):
             # A complete gang proceeds with the last of its pods, in this step, so the wait need not be announced. The
             # reference writes a status for each of the other pods.
             cycles.context.outbox.at_step_end(self)
@@ -194,7 +195,7 @@ class BindingCycle(PlainStruct, eq=False):
         attempt, framework = self.attempt, self.attempt.framework
         if not framework.pre_bind:
             return None, ()
-        if not _announces_node(framework):
+        if not announces_node(framework):
             called = framework.plugins_to_call(attempt.state, attempt.pod).pre_bind
             return None, [PreFlight(plugin.name) for plugin in called]
         acting, flights = run_pre_bind_pre_flights(framework, attempt.state, attempt.pod, attempt.node_name)
@@ -385,7 +386,7 @@ class BindingCycle(PlainStruct, eq=False):
             self._call_alone(binder)
         else:
             plugin_call = PluginCall(self, binder.name, is_extenders=True)
-            plugin_call.steps = _bound_by(binder, self.attempt)
+            plugin_call.steps = bound_by_extender(binder, self.attempt.pod, self.attempt.node_name)
             self.calls = [plugin_call]
             plugin_call.step(None)
 
@@ -504,7 +505,7 @@ class BindingCycle(PlainStruct, eq=False):
             handle(attempt.framework, attempt.queued, failure, started=started, node_name=node_name)
             if forgotten:
                 # The pod must not be woken by its own removal.
-                context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(pod.uid))
+                context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=lambda info: info.uid != pod.uid)
         else:
             if forgotten:
                 context.queue.move_all(ASSIGNED_POD_DELETE, was, None)
@@ -722,26 +723,3 @@ class PluginCall(PlainStruct, eq=False):
         if times is not None and not self.is_extenders:
             times.ended(self._point, self.plugin, self.started, answer)
         self.binding.call_ended(self, answer)
-
-
-def _bound_by(extender: Extender, attempt: Attempt) -> Steps:
-    """Let an extender bind the pod; SKIP leaves it to the next binder."""
-    try:
-        question = extender.bind_question(attempt.pod, attempt.node_name)
-        outcome = yield Ask(who=extender.name, verb="bind", question=question)
-        extender.read_bound(answer_of(outcome))
-    except Exception as e:
-        if not extender.ignorable:
-            return error(e)
-        text = "Skipping extender in bind as it returned error and has ignorable flag set"
-        _log.info(text, extender=extender.name, err=str(e))
-        return SKIP
-    return None
-
-
-def _announces_node(framework: Framework) -> bool:
-    return framework.handle.features.enabled("NominatedNodeNameForExpectation")
-
-
-def _anyone_but(uid: str) -> Callable[[PodInfo], bool]:
-    return lambda info: info.uid != uid

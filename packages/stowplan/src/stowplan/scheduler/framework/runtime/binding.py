@@ -26,8 +26,9 @@ from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.boundary import Raised, call, call_coroutine
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.extender import Extender, answer_of
 from stowplan.scheduler.framework.interface import PreBindPreFlightResult
-from stowplan.scheduler.framework.requests import Bind
+from stowplan.scheduler.framework.requests import Ask, Bind, Steps
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import ended, timed
 from stowplan.scheduler.framework.status import SKIP, SUCCESS, Code, Status, error, unexpected, well_formed, wrapped
@@ -158,6 +159,11 @@ def _permit_timeout(seconds: object) -> float:
 # -- PreBind ----------------------------------------------------------------------------------------------------------
 
 
+def announces_node(framework: Framework) -> bool:
+    """Whether the chosen node is written to the pod's status if the binding will take a while."""
+    return framework.handle.features.enabled("NominatedNodeNameForExpectation")
+
+
 @timed("PreBindPreFlight", lambda answer: answer[0].code)
 def run_pre_bind_pre_flights(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str
@@ -275,6 +281,21 @@ def bind_request(request: object) -> Bind:
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def bound_by_extender(extender: Extender, pod: PodInfo, node_name: str) -> Steps:
+    """Let an extender bind the pod; SKIP leaves it to the next binder."""
+    try:
+        question = extender.bind_question(pod, node_name)
+        outcome = yield Ask(who=extender.name, verb="bind", question=question)
+        extender.read_bound(answer_of(outcome))
+    except Exception as e:
+        if not extender.ignorable:
+            return error(e)
+        text = "Skipping extender in bind as it returned error and has ignorable flag set"
+        _log.info(text, extender=extender.name, err=str(e))
+        return SKIP
+    return None
 
 
 def failure_at(point: str, plugin: str, answer: Status | None, pod: PodInfo, node_name: str) -> Status | None:
