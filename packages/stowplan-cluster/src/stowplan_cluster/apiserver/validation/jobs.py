@@ -8,7 +8,6 @@ Upstream: pkg/apis/batch/validation.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from msgspec.structs import replace
@@ -211,7 +210,7 @@ _ZONE_PART_RE = re.compile(r"[A-Za-z.\-_0-9+]{1,14}")
 
 
 def check_cron_job(errors: Errors, cron_job: JsonObject) -> None:
-    check_cron_job_spec(errors, cron_job.get("spec") or {}, None)
+    _check_cron_job_spec(errors, cron_job.get("spec") or {}, None)
     name = (cron_job.get("metadata") or {}).get("name", "")
     if len(name) > _LONGEST_NAME:
         errors.invalid("metadata.name", name, f"must be no more than {_LONGEST_NAME} characters")
@@ -219,16 +218,10 @@ def check_cron_job(errors: Errors, cron_job: JsonObject) -> None:
 
 def check_cron_job_update(errors: Errors, cron_job: JsonObject, old: JsonObject, subresource: str) -> None:
     if not subresource:
-        check_cron_job_spec(errors, cron_job.get("spec") or {}, old.get("spec") or {})
+        _check_cron_job_spec(errors, cron_job.get("spec") or {}, old.get("spec") or {})
 
 
-def check_cron_job_spec(
-    errors: Errors,
-    spec: JsonObject,
-    old: JsonObject | None,
-    check_job: Callable[[Errors, JsonObject], None] = check_job_spec,
-) -> None:
-    """`check_job` checks the spec of its Jobs."""
+def _check_cron_job_spec(errors: Errors, spec: JsonObject, old: JsonObject | None) -> None:
     _check_schedule(errors, spec, old)
     errors.check_not_negative_fields("spec", spec, _COUNTS[:1])
     zone = spec.get("timeZone")
@@ -237,7 +230,7 @@ def check_cron_job_spec(
     errors.check_enum("spec.concurrencyPolicy", spec.get("concurrencyPolicy"), _CONCURRENCY)
     job = (spec.get("jobTemplate") or {}).get("spec") or {}
     of_job = Errors()
-    check_job(of_job, job)
+    check_job_spec(of_job, job)
     errors += (replace(error, field=f"spec.jobTemplate.{error.field}") for error in of_job)
     if (selector := job.get("selector")) is not None:
         errors.invalid("spec.jobTemplate.spec.selector", selector, "`selector` will be auto-generated")

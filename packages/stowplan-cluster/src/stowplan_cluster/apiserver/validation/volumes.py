@@ -35,9 +35,10 @@ _SOURCES = ("secret", "configMap", "downwardAPI", "serviceAccountToken", "cluste
 _MIN_TOKEN_SECONDS, _MAX_TOKEN_SECONDS = 10 * 60, 1 << 32
 
 
-def check_downward_items(errors: Errors, path: str, items: list[JsonObject] | None, *, with_index: bool) -> None:
-    for index, item in enumerate(items or ()):
-        _check_downward_item(errors, f"{path}[{index}]" if with_index else path, item)
+def _check_downward_items(errors: Errors, path: str, items: list[JsonObject] | None) -> None:
+    for item in items or ():
+        # Parity: without the item's index.
+        _check_downward_item(errors, path, item)
 
 
 def _check_downward_item(errors: Errors, path: str, item: JsonObject) -> None:
@@ -76,7 +77,7 @@ def _check_source(errors: Errors, path: str, at: str, source: JsonObject) -> Non
             errors.check_required_fields(f"{at}.{name}", reference, ("name",))
             check_key_paths(errors, f"{at}.{name}.items", reference.get("items"))
     if (downward := source.get("downwardAPI")) is not None:
-        check_downward_items(errors, f"{at}.downwardAPI", downward.get("items"), with_index=False)
+        _check_downward_items(errors, f"{at}.downwardAPI", downward.get("items"))
     if (token := source.get("serviceAccountToken")) is not None:
         _check_token(errors, path, f"{at}.serviceAccountToken", token)
     if (bundle := source.get("clusterTrustBundle")) is not None:
@@ -207,7 +208,7 @@ def _check_config_map(errors: Errors, path: str, source: JsonObject) -> None:
 def _check_downward(errors: Errors, path: str, source: JsonObject) -> None:
     check_mode(errors, f"{path}.defaultMode", source.get("defaultMode"))
     # Parity: the reference leaves out "items" here.
-    check_downward_items(errors, path, source.get("items"), with_index=False)
+    _check_downward_items(errors, path, source.get("items"))
 
 
 def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
