@@ -152,6 +152,11 @@ class Demands:
             claim for claim in self.claims(pod) if claim.status.allocation is None and self.shared(pod, claim) is None
         ]
 
+    def held_by_entry(self, pod: PodInfo) -> list[NamedClaim]:
+        """The pod's allocated claims with the pod's names for them."""
+        entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)
+        return [NamedClaim(claim, entry.name) for entry, claim in entries if claim.status.allocation is not None]
+
     def waiting_by_entry(self, pod: PodInfo) -> list[NamedClaim]:
         """The pod's unallocated claims with the pod's names for them."""
         entries = resource_claims_by_entry(pod, self._cluster, of_groups=self._features.group_claims)

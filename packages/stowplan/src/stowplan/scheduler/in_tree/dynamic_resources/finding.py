@@ -12,17 +12,24 @@ from functools import cached_property
 import numpy as np
 
 from stowplan.kube.api.device_claims import DeviceClaim
+from stowplan.kube.api.quantity import parse_quantity
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.scheduler.cluster.arrays import Mask, Rows, Verdicts
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Features
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import Verdict
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import DevicePick, Verdict
 from stowplan.scheduler.in_tree.dynamic_resources.answers import Answers
 from stowplan.scheduler.in_tree.dynamic_resources.demand import CompiledClaim, Demand, Demands
 from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import Variant, in_memory_claim, variant
 from stowplan.scheduler.in_tree.dynamic_resources.inventory import Inventory
-from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import Footprint, NamedClaim, footprint
+from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import (
+    Footprint,
+    NamedClaim,
+    PickedDevice,
+    footprint,
+)
 
 
 class Finding:
@@ -94,7 +101,22 @@ class Finding:
         claims = self._demands.waiting_by_entry(pod)
         if len(answer.picks) > len(claims):
             claims.append(NamedClaim(in_memory_claim(pod, DeviceClaim()), ""))
-        return footprint(pod, claims, answer.picks, self.inventory.world(row), self._features.emulated_version)
+        version = self._features.emulated_version
+        # Until 1.36, only what is allocated now counts.
+        held = [] if version < V1_37 else [(held, self._devices_of(held)) for held in self._demands.held_by_entry(pod)]
+        return footprint(pod, claims, answer.picks, self.inventory.world(row), held, version)
+
+    def _devices_of(self, held: NamedClaim) -> list[PickedDevice]:
+        """The devices of an allocated claim, as far as they are still published."""
+        allocation = held.claim.status.allocation
+        found = []
+        for result in allocation.devices.results if allocation is not None else ():
+            device = self.inventory.published((result.driver, result.pool), result.device)
+            if device is not None:
+                consumed = result.consumed_capacity
+                amounts = None if consumed is None else tuple((k, parse_quantity(v)) for k, v in consumed.items())
+                found.append((DevicePick(0, 0, 0, amounts), device))
+        return found
 
     def asked_on(self, pod: PodInfo, row: int) -> Iterator[tuple[CompiledClaim, ...]]:
         """The claims to allocate on one node; raises RefusedError."""

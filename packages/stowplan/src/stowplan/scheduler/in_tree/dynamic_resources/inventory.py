@@ -461,6 +461,12 @@ class Inventory:
         views = (view for view, _ in self.world(row).pools)
         return World(tuple((view, self.pools[view.driver, view.name].unused(view)) for view in views))
 
+    def published(self, pool: PoolId, name: str) -> Device | None:
+        """A device of the newest slices that have it."""
+        found = self.pools.get(pool)
+        slices = sorted(found.slices.values(), key=lambda s: -s.generation) if found is not None else ()
+        return next((device for s in slices for device in s.obj.spec.devices if device.name == name), None)
+
     def holders(self, pool: PoolId, device: str) -> list[str]:
         """The claims that have a device, or shares of it."""
         found = self.pools.get(pool)

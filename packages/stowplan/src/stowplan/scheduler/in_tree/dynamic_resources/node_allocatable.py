@@ -5,7 +5,7 @@ claims is added to its containers' requests, compared with what the node has lef
 assumed, and written to the pod's status in PreBind. Such a claim can only be used by one pod per node.
 
 Since 1.37, a device may also declare an overhead, for the pod and for each of its containers that uses the claim, which
-need not be any. Such a claim can be shared; an overhead counts for the pod for which the claim is allocated.
+need not be any. A claim with nothing but overhead can be shared, and counts for each of its pods.
 
 Upstream: nodeallocatabledynamicresources.go.
 """
@@ -40,7 +40,7 @@ from stowplan.scheduler.framework.rejections import Entry
 from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import devices_in
-from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, PooledDevice, World
+from stowplan.scheduler.in_tree.dynamic_resources.allocator.devices import Amount, World
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import DevicePick
 
 NOT_REFERENCED = Reason(
@@ -74,6 +74,9 @@ class MappingError(Exception):
     """A device maps a capacity that the allocation has not consumed."""
 
 
+PickedDevice = tuple[DevicePick, Device]
+
+
 class NamedClaim(NamedTuple):
     """A claim with allocated devices, and the pod's name for it."""
 
@@ -86,15 +89,16 @@ def footprint(
     asked: Sequence[NamedClaim],
     picks: Sequence[tuple[DevicePick, ...]],
     world: World,
+    held: Sequence[tuple[NamedClaim, Sequence[PickedDevice]]] = (),
     version: KubernetesVersion = DEFAULT_VERSION,
 ) -> Footprint | None:
-    """None: no device maps to resources of the node. Raises MappingError."""
+    """None: no device takes resources of the node. Raises MappingError. `held`: claims that are allocated already."""
     devices = devices_in(world)
+    chosen = ([(pick, devices[pick.device][1].device) for pick in of_claim] for of_claim in picks)
     statuses = []
-    for (claim, entry), of_claim in zip(asked, picks, strict=True):
-        picked = [(pick, devices[pick.device][1]) for pick in of_claim]
+    for (claim, entry), picked in (*zip(asked, chosen, strict=True), *held):
         found = _resources(claim, picked, _mappings if version < V1_37 else _mappings_since_1_37)
-        overhead = () if version < V1_37 else tuple(_overhead([pooled for _, pooled in picked]))
+        overhead = () if version < V1_37 else tuple(_overhead([device for _, device in picked]))
         if found or overhead:
             mapped = (NodeAllocatableMappedResources(name=name, quantity=amount) for name, amount in found.items())
             statuses.append(
@@ -158,11 +162,11 @@ def _mappings_since_1_37(device: Device) -> Mapping[str, NodeAllocatableResource
     }
 
 
-def _overhead(devices: Sequence[PooledDevice]) -> Iterator[NodeAllocatableOverheadResources]:
+def _overhead(devices: Sequence[Device]) -> Iterator[NodeAllocatableOverheadResources]:
     """What a pod needs beside the devices of a claim, by resource."""
     found: dict[str, list[NodeAllocatableOverhead]] = {}
-    for pooled in devices:
-        for name, entry in pooled.device.node_allocatable_resources.items():
+    for device in devices:
+        for name, entry in device.node_allocatable_resources.items():
             if entry.overhead is not None:
                 found.setdefault(name, []).append(entry.overhead)
     for name, overheads in found.items():
@@ -180,14 +184,14 @@ def _added(quantities: Sequence[QuantityValue | None]) -> str | None:
 
 def _resources(
     claim: ResourceClaim,
-    picked: Sequence[tuple[DevicePick, PooledDevice]],
+    picked: Sequence[PickedDevice],
     mappings_of: Callable[[Device], Mapping[str, NodeAllocatableResourceMapping]],
 ) -> ResourceList:
     """What the devices of a claim take of their node."""
     total: dict[str, tuple[Amount, Format]] = {}
-    for pick, pooled in picked:
-        for resource, mapping in mappings_of(pooled.device).items():
-            found = _amount(claim, pick, pooled, resource, mapping)
+    for pick, device in picked:
+        for resource, mapping in mappings_of(device).items():
+            found = _amount(claim, pick, device, resource, mapping)
             if found is not None:
                 amount, format_ = total.get(resource, (0, found[1]))
                 total[resource] = amount + found[0], format_
@@ -195,7 +199,7 @@ def _resources(
 
 
 def _amount(
-    claim: ResourceClaim, pick: DevicePick, pooled: PooledDevice, resource: str, mapping: NodeAllocatableResourceMapping
+    claim: ResourceClaim, pick: DevicePick, device: Device, resource: str, mapping: NodeAllocatableResourceMapping
 ) -> tuple[Amount, Format] | None:
     """None: the mapping does not apply to this allocation."""
     multiplier = mapping.allocation_multiplier
@@ -203,7 +207,7 @@ def _amount(
         read = read_quantity(0 if multiplier is None else multiplier)
         return read.nano, read.format
     if pick.consumed is None:
-        whose = f"claim {claim.metadata.namespace}/{claim.metadata.name}, device {pooled.name}"
+        whose = f"claim {claim.metadata.namespace}/{claim.metadata.name}, device {device.name}"
         key = f"Capacity key '{mapping.capacity_key}' is set in NodeAllocatableResourceMappings"
         raise MappingError(f"{whose}: ConsumedCapacity is nil, but {key} for resource {resource}")
     consumed = dict(pick.consumed).get(mapping.capacity_key)
@@ -211,7 +215,7 @@ def _amount(
         return None
     if multiplier is not None:
         consumed = consumed * parse_quantity(multiplier) // NANO
-    return consumed, read_quantity(pooled.device.capacity[mapping.capacity_key].value).format
+    return consumed, read_quantity(device.capacity[mapping.capacity_key].value).format
 
 
 def shortages(nodes: Nodes, mask: Mask, taken: Footprint) -> list[Entry]:

@@ -19,6 +19,7 @@ from msgspec import field
 from stowplan.kube.api.pod import NodeAllocatableResourceClaimStatus
 from stowplan.kube.api.types import DeviceTaintRule, Pod, PodGroup, ResourceClaim, ResourceSlice
 from stowplan.kube.config.features import FeatureGates
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows, Verdicts
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
@@ -203,7 +204,7 @@ class DynamicResources(
         except (RefusedError, ValueError):
             return ()
         if not demand.waiting and demand.extended is None:
-            return ()
+            return (_ALL_SLICES,) if self._counts_held(demand) else ()
         # Classes of claims are in the signature; for extended resources only the names of classes are.
         classes = device_classes_read(pod.shape) if demand.extended is not None else ()
         rules = (_ALL_TAINT_RULES,) if self.features.device_taint_rules else ()
@@ -256,6 +257,12 @@ class DynamicResources(
                     entries.append(entry)
                     refused = refused | entry.mask
         refuse(self._unavailable(demand, nodes), UNAVAILABLE)
+        if self._counts_held(demand) and not demand.waiting:
+            self.inventory.refresh()
+            present = nodes.take(nodes.table.valid)
+            for entry in self._shortages(pod, (), nodes, present & ~refused, asking=state.asking):
+                entries.append(entry)
+                refused = refused | entry.mask
         if any(claim.skips for claim in demand.allocated):
             refuse(_calls_drivers(nodes), CALLS_DRIVERS)
         return Rejections(refused, entries) if entries else None
@@ -338,6 +345,10 @@ class DynamicResources(
                 found += shortages(nodes, _marked(of_code, len(nodes)), taken)
         return found
 
+    def _counts_held(self, demand: Demand) -> bool:
+        """Whether the pod takes resources of its node by claims that are allocated already."""
+        return self.features.node_allocatable and self.features.emulated_version >= V1_37 and bool(demand.allocated)
+
     def _skipping(self, asked: tuple[CompiledClaim, ...], nodes: Nodes, mask: Mask, *, asking: bool) -> Mask:
         """Nodes on which a chosen device's driver counts on the node to leave out operations."""
         places, found = np.flatnonzero(mask), np.zeros(len(nodes), np.bool_)
@@ -356,7 +367,7 @@ class DynamicResources(
         row = self.handle.cluster.table.row_of.get(node_name)
         if row is not None and not self.ignores(pod.shape):
             try:
-                for asked in self.finding.asked_on(pod, row):
+                for asked in tuple(self.finding.asked_on(pod, row)) or ((),):
                     self.inventory.refresh()
                     taken = self.finding.footprint(pod, asked, row, asking=state.asking)
                     statuses = taken.statuses if taken is not None else ()

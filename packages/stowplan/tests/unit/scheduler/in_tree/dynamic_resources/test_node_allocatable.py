@@ -246,3 +246,13 @@ def test_the_fields_of_another_version_are_ignored():
     cluster = cluster_of(*objects)
     cluster.schedule()
     assert reported(cluster) == {"p": []}
+
+
+def test_pods_that_share_a_claim_have_its_overhead_each_since_1_37():
+    objects = node(), a_slice("n0", taking(cpu=OVERHEAD), nodeName="n0"), a_claim("c", exactly())
+    pods = [user(name, "c", cpu=cpu) for name, cpu in (("p", 1), ("q", 1), ("r", "1300m"))]
+    cluster = cluster_of(*objects, *pods, version="1.37")
+    first, second, third = cluster.schedule()
+    assert (first.node_name, second.node_name) == ("n0", "n0")
+    assert used(cluster, "cpu") == 2600
+    assert "1 Insufficient cpu" in third.message
