@@ -33,7 +33,7 @@ from stowplan.kube.timing.waits import wait_measures
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.framework.runtime.registry import Registry, load_plugin
 from stowplan.scheduler.inspection.records import Record
-from stowplan_lab.simulation.results.simulation_records import SummaryRecord
+from stowplan_lab.simulation.results.simulation_records import SummaryRecord, gang_measures
 from stowplan_lab.simulation.simulate import simulate_scenario
 from stowplan_lab.sweeps import Workers, run_all
 
@@ -211,7 +211,8 @@ def measured(job: Job) -> Run:
     )
     summary = result.summary
     nodes = {row.pod: row.node for row in result.decisions or ()}
-    return Run(values_of(summary), nodes, summary.notes, version=summary.emulated_version)
+    values = {**values_of(summary), **gang_measures(result.decisions or (), summary.simulated)}
+    return Run(values, nodes, summary.notes, version=summary.emulated_version)
 
 
 def values_of(summary: SummaryRecord) -> dict[str, float]:

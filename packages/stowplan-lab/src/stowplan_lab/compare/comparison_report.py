@@ -15,6 +15,8 @@ NO_DIFFERENCE = "No difference: every pod has the same node at the same time."
 _PLAIN = {
     "waits.mean": "mean wait (s)",
     "waits.p95": "p95 wait (s)",
+    "gangs.mean": "mean wait of gangs (s)",
+    "gangs.longest": "longest wait of a gang (s)",
     "waits.longest": "longest wait (s)",
     "unplaced": "pods without node",
     "evictions": "evictions",

@@ -1,7 +1,7 @@
 """The objective of a search, which is minimized: a blend of measures, or a user's function.
 
 Measures are of a part of a simulation, from a given time to its end. They cover the pods that arrived in that part
-(waits: `timing.waits`). Shares, nodes and cost are from its samples.
+(waits: `timing.waits`, `gang_measures`). Shares, nodes and cost are from its samples.
 
 A blend is the weighted sum of how much each measure is worse than the baseline's, in percent of that. So measures of
 different units can be combined, the baseline itself has 0, and lower is better. Measures for which higher is better,
@@ -19,7 +19,7 @@ from stowplan.kube.config.config_errors import did_you_mean
 from stowplan.kube.timing.waits import Waits, wait_measures
 from stowplan.scheduler.framework.status import RAISED
 from stowplan_lab.simulation.results.parts import CALM
-from stowplan_lab.simulation.results.simulation_records import SampleRow
+from stowplan_lab.simulation.results.simulation_records import SampleRow, gang_measures
 from stowplan_lab.simulation.simulate import SimulationResult
 
 
@@ -29,7 +29,7 @@ class TuningError(RuntimeError):
 
 #: Measures of every part, in addition to utilization and fragmentation of each resource.
 MEASURES = (
-    *("waits.mean", "waits.p95", "waits.longest", "unplaced", "evictions"),
+    *("waits.mean", "waits.p95", "waits.longest", "gangs.mean", "gangs.longest", "unplaced", "evictions"),
     *("utilization", "fragmentation", "nodes.mean", "cost"),
 )
 #: Higher is better.
@@ -54,6 +54,7 @@ def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
     evicted = (row for row in result.decisions or () if row.evicted is not None and row.evicted >= since)
     return {
         **wait_measures(waits),
+        **gang_measures(result.decisions or (), until, since),
         "evictions": float(sum(row.end not in CALM for row in evicted)),
         **_shares("utilization", samples, _use),
         **_shares("fragmentation", samples, lambda row: row.fragmentation),
@@ -110,7 +111,7 @@ def front(axes: Sequence[str], found: Mapping[int, Mapping[str, float]]) -> list
 UserFunction = Callable[[Mapping[str, float]], float]
 
 #: Short names.
-_SHORT = {"waits": "waits.mean", "nodes": "nodes.mean"}
+_SHORT = {"waits": "waits.mean", "gangs": "gangs.mean", "nodes": "nodes.mean"}
 DEFAULT = "waits.mean"
 
 

@@ -223,7 +223,7 @@ def _trials(found: TuningRecord) -> TableRecord:
 
 
 #: The resulting configuration; it is only called tuned if it is better.
-TUNED, CANDIDATE = "tuned.yaml", "candidate.yaml"
+TUNED, CANDIDATE, POLICY = "tuned.yaml", "candidate.yaml", "policy.yaml"
 JOURNAL, DATA, PAGE = "study.journal", "report.json", "report.html"
 
 
@@ -237,15 +237,19 @@ class Results:
             raise TuningError(f"{folder}: {error.strerror}") from error
         self.journal = folder / JOURNAL
 
-    def write(self, record: TuningRecord, configuration: dict[str, Any] | None) -> Path | None:
-        """Write the report, and the best configuration if there is one; return its file. Raises TuningError."""
+    def write(
+        self, record: TuningRecord, configuration: dict[str, Any] | None, policy: dict[str, Any] | None
+    ) -> Path | None:
+        """Write the report, and the best configuration and policy if there are; the file of the first."""
         folder, written = self._folder, None
         try:
-            for name in (TUNED, CANDIDATE):
+            for name in (TUNED, CANDIDATE, POLICY):
                 (folder / name).unlink(missing_ok=True)
             if configuration is not None:
                 written = folder / (TUNED if record.verdict == BETTER else CANDIDATE)
                 written.write_text(_yaml(record, configuration), encoding="utf-8")
+            if policy is not None:
+                (folder / POLICY).write_text(_yaml(record, policy), encoding="utf-8")
             data = msgspec.json.format(msgspec.json.encode(record, order="deterministic"), indent=2)
             (folder / DATA).write_bytes(data + b"\n")
             (folder / PAGE).write_text(report_file(tuning_report(record)), encoding="utf-8")

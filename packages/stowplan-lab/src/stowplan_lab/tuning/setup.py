@@ -25,6 +25,7 @@ from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
 from stowplan_lab.simulation.simulate import Simulation
 from stowplan_lab.tuning.objective import DEFAULT, Objective, TuningError, blend, read_objective
+from stowplan_lab.tuning.policies import rebalanced, with_its_policies
 from stowplan_lab.tuning.search_runs import Part
 from stowplan_lab.tuning.space import RATIO, ProfileSpace, SpaceSpec, Value, Values, default_space, load_space
 
@@ -111,6 +112,10 @@ class Setup(PlainStruct, frozen=True, kw_only=True):
             raise TuningError(f"the search space leads to a configuration that is not valid: {error}") from error
         return document
 
+    def part(self, values: Values) -> Part:
+        """The scenario of a point of the space."""
+        return replace(self.with_profiles, scenario=rebalanced(self.with_profiles.scenario, self.space, values))
+
     @property
     def made_from(self) -> dict[str, Any]:
         """Everything that a search depends on, so that only the same search resumes from a storage."""
@@ -118,7 +123,7 @@ class Setup(PlainStruct, frozen=True, kw_only=True):
         return {
             "scenario": hashlib.sha256(scenario).hexdigest(),
             "configuration": hashlib.sha256(msgspec.json.encode(self.base, order="deterministic")).hexdigest(),
-            "search space": msgspec.json.encode(self.space.profiles, order="deterministic").decode(),
+            "search space": msgspec.json.encode(replace(self.space, objective=None), order="deterministic").decode(),
             "objective": self.objective.text,
             "plugins": list(self.as_it_is.plugins),
             "seed": self.seed,
@@ -129,7 +134,7 @@ def set_up(
     scenario: Any, *, config: Any, space: Any, objective: str | None, plugins: Sequence[str], seed: int | None
 ) -> Setup:
     """Raises ScenarioError, ConfigError, PluginLoadError, TuningError."""
-    found = load_scenario(scenario)
+    found = with_its_policies(load_scenario(scenario))
     simulation = Simulation(found, config=config, seed=seed, plugins=[load_plugin(path) for path in plugins])
     base = simulation.config.to_dict()
     first = base["profiles"][0]["schedulerName"]

@@ -8,6 +8,10 @@
     - name: batch                       # a class of workloads gets a profile of its own
       workloads: [nightly, reports]
       strategy: [MostAllocated]
+    rebalance:                          # of the scenario's event `rebalance`
+      everyMinutes: [10, 240]
+      maxMoves: [1, 50]
+      arguments: {LowNodeUtilization: {thresholds.cpu: [10, 40], targetThresholds.cpu: [50, 90]}}
     objective: {waits.mean: 1, cost: 0.5}
 
 Values are whole numbers from ranges that include both ends, or one of a list. A point of the space is a mapping of
@@ -56,8 +60,18 @@ class ProfileSpace(Spec, frozen=True, kw_only=True):
     percentage_of_nodes_to_score: Range | None = None
 
 
+class RebalanceSpace(Spec, frozen=True, kw_only=True):
+    """The parameters of the scenario's event `rebalance`."""
+
+    every_minutes: Range | None = None
+    max_moves: Range | None = None
+    #: Strategy of its policy -> argument, with dots where it is nested -> range.
+    arguments: dict[str, dict[str, Range]] = msgspec.field(default_factory=dict)
+
+
 class SpaceSpec(Spec, frozen=True, kw_only=True):
-    profiles: tuple[ProfileSpace, ...]
+    profiles: tuple[ProfileSpace, ...] = ()
+    rebalance: RebalanceSpace | None = None
     #: Measure -> weight in the objective, unless set on the command line.
     objective: dict[str, float] | None = None
 
@@ -73,16 +87,20 @@ def load_space(
     source: str | os.PathLike[str] | Mapping[str, Any], scenario: Scenario, plugins: Declarations
 ) -> SpaceSpec:
     """Load from a file, or a mapping with the content of one; raises ScenarioError."""
+    from stowplan_lab.tuning.policies import policy_problems
+
     document: Document = read_document(source, "search space")
     space = document.read(SpaceSpec, "an object with profiles; see stowplan tune --help")
     problems = list(_problems(space, scenario, plugins))
+    if space.rebalance is not None:
+        problems += policy_problems(space.rebalance, scenario)
     if problems:
         raise document.error(problems)
     return space
 
 
 def _problems(space: SpaceSpec, scenario: Scenario, plugins: Declarations) -> Iterator[Problem]:
-    if not space.profiles:
+    if not space.profiles and space.rebalance is None:
         yield ("profiles",), "must not be empty"
     names: set[str] = set()
     assigned: dict[str, str] = {}
@@ -107,22 +125,22 @@ def _of_profile(profile: ProfileSpace, path: FieldPath, plugins: Declarations) -
     for name, limits in profile.weights.items():
         if name not in scoring:
             yield (*path, "weights", name), f"no plugin of this name scores nodes; {_meant(name, scoring)}"
-        yield from _of_range(limits, 0, _MOST_WEIGHT, (*path, "weights", name))
+        yield from of_range(limits, 0, _MOST_WEIGHT, (*path, "weights", name))
     for number, name in enumerate(profile.strategy):
         if name not in STRATEGIES:
             yield (*path, "strategy", number), f"there is no strategy {name!r}; {_meant(name, STRATEGIES)}"
     for name, limits in profile.resources.items():
-        yield from _of_range(limits, 1, _MOST_RESOURCE_WEIGHT, (*path, "resources", name))
+        yield from of_range(limits, 1, _MOST_RESOURCE_WEIGHT, (*path, "resources", name))
     if list(profile.shape) != sorted(set(profile.shape)) or not all(0 <= one <= 100 for one in profile.shape):
         yield (*path, "shape"), "want percentages from 0 to 100 that grow"
     if profile.percentage_of_nodes_to_score is not None:
         where = (*path, "percentageOfNodesToScore")
-        yield from _of_range(profile.percentage_of_nodes_to_score, 0, 100, where)
+        yield from of_range(profile.percentage_of_nodes_to_score, 0, 100, where)
     if not (profile.weights or profile.strategy or profile.resources or profile.percentage_of_nodes_to_score):
         yield path, "nothing is to be tuned: give weights, strategy, resources or percentageOfNodesToScore"
 
 
-def _of_range(limits: Range, least: int, most: int, path: FieldPath) -> Iterator[Problem]:
+def of_range(limits: Range, least: int, most: int, path: FieldPath) -> Iterator[Problem]:
     low, high = limits
     if not least <= low <= high <= most:
         yield path, f"want [low, high] within {least} to {most}, got [{low}, {high}]"
@@ -162,7 +180,14 @@ def chosen(space: SpaceSpec, chooser: ValueChooser) -> Values:
         if profile.percentage_of_nodes_to_score is not None:
             name = f"{head}/percentageOfNodesToScore"
             found[name] = chooser.whole(name, *profile.percentage_of_nodes_to_score)
-    return found
+    ranges = {} if space.rebalance is None else _ranges(space.rebalance)
+    return found | {name: chooser.whole(name, *limits) for name, limits in ranges.items()}
+
+
+def _ranges(space: RebalanceSpace) -> dict[str, Range]:
+    given = {"everyMinutes": space.every_minutes, "maxMoves": space.max_moves}
+    given |= {f"{one}/{name}": limits for one, names in space.arguments.items() for name, limits in names.items()}
+    return {f"rebalance/{name}": limits for name, limits in given.items() if limits is not None}
 
 
 def space_schema() -> dict[str, Any]:

@@ -29,10 +29,12 @@ from stowplan_lab.compare.comparison import estimate
 from stowplan_lab.simulation.definition.scenario_fields import Scenario
 from stowplan_lab.sweeps import Processes, ReusedWorkers, Workers, run_all
 from stowplan_lab.tuning.objective import TuningError, axes_of, front
+from stowplan_lab.tuning.policies import policy_of
 from stowplan_lab.tuning.search_records import BETTER, NOT_BETTER, JudgedRecord, TrialRecord, TuningRecord
 from stowplan_lab.tuning.search_report import Results
 from stowplan_lab.tuning.search_runs import Job, Measures, Part, Simulated, last_arrival, simulated
 from stowplan_lab.tuning.setup import Setup, set_up
+from stowplan_lab.tuning.space import Values
 from stowplan_lab.tuning.study import BATCH, Study
 
 #: (phase, finished runs, total runs)
@@ -57,6 +59,8 @@ class TuningResult:
     #: The best trial's complete configuration for kube-scheduler; None: no trial is done. `record.verdict` says whether
     #: it is better than the baseline.
     configuration: dict[str, Any] | None = field(repr=False)
+    #: The DeschedulerPolicy of the best trial, if policies were tuned; written to policy.yaml.
+    policy: dict[str, Any] | None = field(default=None, repr=False)
     #: Its file: tuned.yaml if it is better, otherwise candidate.yaml.
     file: Path | None = None
 
@@ -119,8 +123,11 @@ def tune_scenario(
     opened = Study(storage or str(results.journal), seed=setup.seed, made_from=made_from, resume=resume)
     with opened as study, ReusedWorkers(workers or Processes()) as kept:
         record = _Search(setup, study, effort, kept, progress).record()
-    configuration = None if record.best is None else setup.candidate(record.trial(record.best).values)
-    return TuningResult(record=record, configuration=configuration, file=results.write(record, configuration))
+    values = None if record.best is None else record.trial(record.best).values
+    configuration = None if values is None else setup.candidate(values)
+    policy = None if values is None or setup.space.rebalance is None else policy_of(setup.part(values).scenario)
+    file = results.write(record, configuration, policy)
+    return TuningResult(record=record, configuration=configuration, policy=policy, file=file)
 
 
 class _Search:
@@ -181,18 +188,16 @@ class _Search:
 
     def _search(self, split: float, baseline: Measures) -> None:
         setup, study, last = self._setup, self._study, self._effort.trials
-        part = replace(setup.with_profiles, until=split)
-        #: Configuration -> its result, because the search may try one twice.
-        known = {_key(setup.candidate(one.values)): one.measures for one in study.done() if one.score is not None}
+        #: Configuration and rebalancing -> the result, because the search may try one twice.
+        known = {_key(setup, one.values): one.measures for one in study.done() if one.score is not None}
         for first in range(0, last, BATCH):
             trials: dict[str, list[int]] = {}
             wanted = {}
             for number, values in study.batch(setup.space, first, min(first + BATCH, last)).items():
-                document = setup.candidate(values)
-                key = _key(document)
+                key = _key(setup, values)
                 trials.setdefault(key, []).append(number)
                 if key not in known:
-                    wanted[key] = part, document
+                    wanted[key] = replace(setup.part(values), until=split), setup.candidate(values)
             for key in trials.keys() & known.keys():
                 self._report(trials[key], known[key], baseline)
             done, of = first * len(self._seeds), last * len(self._seeds)
@@ -247,9 +252,10 @@ class _Search:
     def _judged(self, found: TuningRecord) -> TuningRecord:
         setup = self._setup
         wanted = {_BASELINE: (_held_out(setup.as_it_is, found), setup.base)}
-        part, numbers = _held_out(setup.with_profiles, found), _to_judge(found)
+        numbers = _to_judge(found)
         for number in numbers:
-            wanted[str(number)] = part, setup.candidate(found.trial(number).values)
+            values = found.trial(number).values
+            wanted[str(number)] = _held_out(setup.part(values), found), setup.candidate(values)
         of = len(wanted) * len(self._judged_seeds)
         measures = {}
         for one in self._simulated("held-out part", wanted, self._judged_seeds, 0, of):
@@ -299,5 +305,6 @@ def _means(found: Measures) -> dict[str, float]:
     return {name: round(fmean(one.get(name, 0.0) for one in found), _DIGITS) for name in names}
 
 
-def _key(document: dict[str, Any]) -> str:
-    return msgspec.json.encode(document, order="deterministic").decode()
+def _key(setup: Setup, values: Values) -> str:
+    rebalancing = {name: value for name, value in values.items() if name.startswith("rebalance/")}
+    return msgspec.json.encode((setup.candidate(values), rebalancing), order="deterministic").decode()

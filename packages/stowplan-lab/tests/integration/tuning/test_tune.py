@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 import stowplan
 from stowplan.app.cli.main import cli
+from stowplan.ask.rebalance import read_policy
 from stowplan_lab.sweeps import Processes
 from stowplan_lab.tuning.objective import TuningError
 from stowplan_lab.tuning.search_records import BETTER, NOT_BETTER, NOT_JUDGED
@@ -84,6 +85,48 @@ def test_no_improvement_is_reported(scenario, tmp_path):
     assert found.file == tmp_path / "out" / "candidate.yaml"
     assert not (tmp_path / "out" / "tuned.yaml").exists()
     assert "# Not better than the baseline" in found.file.read_text()
+
+
+POLICY = """
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: p
+  plugins: {deschedule: {enabled: [PodLifeTime]}}
+  pluginConfig: [{name: PodLifeTime, args: {maxPodLifeTimeSeconds: 60}}]
+"""
+#: Other pods come and go, so pods of the Deployment find better nodes.
+REBALANCED = (
+    SCENARIO.replace(", autoscale: {min: 1, max: 8, boot: 30s, idle: 30s}", "")
+    + """
+- name: web
+  manifest:
+    kind: Deployment
+    apiVersion: apps/v1
+    spec:
+      replicas: 6
+      selector: {matchLabels: {app: web}}
+      template:
+        metadata: {labels: {app: web}}
+        spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 500m}}}]}
+events: [{every: 5m, rebalance: {policy: policy.yaml}}]
+"""
+)
+
+
+def test_policies_are_tuned(scenario, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    Path(scenario).write_text(REBALANCED)
+    arguments = {"PodLifeTime": {"maxPodLifeTimeSeconds": [600, 900]}}
+    space = {"rebalance": {"everyMinutes": [10, 20], "maxMoves": [1, 2], "arguments": arguments}}
+    found = tuned(scenario, tmp_path / "out", space=space, objective="evictions", trials=2)
+    best = found.record.trial(found.record.best)
+    assert best.measures["evictions"] < found.record.baseline["evictions"]
+    values = best.values
+    (profile,) = read_policy(tmp_path / "out" / "policy.yaml").profiles
+    ((_, arguments),) = profile.strategies["deschedule"]
+    assert arguments.max_pod_life_time_seconds == values["rebalance/PodLifeTime/maxPodLifeTimeSeconds"]
+    assert 10 <= values["rebalance/everyMinutes"] <= 20
 
 
 def test_a_single_seed_is_inconclusive(scenario, tmp_path):

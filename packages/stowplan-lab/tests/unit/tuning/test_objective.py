@@ -5,7 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.ui.report_records import ReportRecord
-from stowplan_lab.simulation.results.simulation_records import DecisionRow, SampleRow, SummaryRecord, WaitsRecord
+from stowplan_lab.simulation.results.simulation_records import (
+    DecisionRow,
+    SampleRow,
+    SummaryRecord,
+    WaitsRecord,
+    gang_measures,
+)
 from stowplan_lab.simulation.simulate import SimulationResult
 from stowplan_lab.tuning.objective import TuningError, axes_of, front, measured_since, read_objective
 
@@ -29,6 +35,15 @@ def test_a_blend_is_relative_to_the_baseline():
     # Of a mean wait of 20 s, 2 s are 10 %. 5 more than 50 % in use are 10 %, an improvement.
     assert blended.scores(found, baseline) == [10 - 20, 20]
     assert blended.scores(baseline, baseline) == [0, 0]
+
+
+def test_waits_of_gangs():
+    def row(gang, arrived, placed):
+        return DecisionRow(pod="p", gang=gang, arrived=arrived, placed=placed, attempts=1)
+
+    rows = [row("a", 0, 5), row("b", 10, 12), row("b", 10, 20), row("b", 50, 90), row("c", 20, None), row("", 11, 99)]
+    assert gang_measures(rows, 100, since=10) == {"gangs.mean": 45.0, "gangs.longest": 80.0}
+    assert gang_measures(rows[-1:], 100) == {}
 
 
 def test_a_measure_with_a_zero_baseline_is_absolute():

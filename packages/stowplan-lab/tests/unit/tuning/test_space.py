@@ -11,6 +11,7 @@ from stowplan import load_config
 from stowplan.scheduler.in_tree.discovery import declarations
 from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.scenario_errors import ScenarioError
+from stowplan_lab.tuning.policies import policy_of, rebalanced
 from stowplan_lab.tuning.setup import candidate
 from stowplan_lab.tuning.space import RATIO, SpaceSpec, chosen, default_space, load_space, space_schema
 from support.plugins.answering_plugins import configuration
@@ -22,6 +23,19 @@ SCENARIO = load_scenario(
     }
 ).scenario
 BASE = load_config().to_dict()
+
+POLICY = {
+    "apiVersion": "descheduler/v1alpha2",
+    "kind": "DeschedulerPolicy",
+    "profiles": [{"name": "p", "plugins": {"balance": {"enabled": ["LowNodeUtilization"]}}}],
+}
+REBALANCED = load_scenario(
+    {
+        "duration": "1d",
+        "cluster": {"groups": [{"name": "a", "capacity": {"cpu": 1}}]},
+        "events": [{"every": "1h", "rebalance": {"policy": POLICY}}],
+    }
+).scenario
 
 
 class Drawing:
@@ -172,3 +186,39 @@ def test_the_schema_agrees_with_the_decoder():
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"profiles": [{"strategi": []}]}, space_schema())
     assert isinstance(read(FULL), SpaceSpec)
+
+
+def test_rebalancing():
+    ranges = {"LowNodeUtilization": {"thresholds.cpu": [10, 40], "targetThresholds.cpu": [50, 90]}}
+    given = {"rebalance": {"everyMinutes": [10, 240], "maxMoves": [1, 5], "arguments": ranges}}
+    space = load_space(given, REBALANCED, declarations())
+    values = chosen(space, Fixed(everyMinutes=30, maxMoves=3))
+    assert values == {
+        "rebalance/everyMinutes": 30,
+        "rebalance/maxMoves": 3,
+        "rebalance/LowNodeUtilization/thresholds.cpu": 10,
+        "rebalance/LowNodeUtilization/targetThresholds.cpu": 50,
+    }
+    found = rebalanced(REBALANCED, space, values)
+    (event,) = found.events
+    assert event.every.source == "30m"
+    assert event.rebalance.max_moves == 3
+    arguments = {"thresholds": {"cpu": 10}, "targetThresholds": {"cpu": 50}}
+    assert policy_of(found)["profiles"][0]["pluginConfig"] == [{"name": "LowNodeUtilization", "args": arguments}]
+    assert "pluginConfig" not in policy_of(REBALANCED)["profiles"][0]
+    assert candidate(BASE, space, values) == BASE
+
+
+@pytest.mark.parametrize(
+    ("scenario", "given", "problem"),
+    [
+        (SCENARIO, {"maxMoves": [1, 2]}, "rebalance: want a scenario with one event rebalance, got 0"),
+        (REBALANCED, {}, "rebalance: nothing is to be tuned: give everyMinutes, maxMoves or arguments"),
+        (REBALANCED, {"everyMinutes": [0, 5]}, "rebalance.everyMinutes: want [low, high] within 1 to"),
+        (REBALANCED, {"arguments": {"PodLifeTime": {"x": [1, 2]}}}, "rebalance.arguments.PodLifeTime: the policy"),
+    ],
+)
+def test_mistakes_of_rebalancing(scenario, given, problem):
+    with pytest.raises(ScenarioError) as raised:
+        load_space({"rebalance": given}, scenario, declarations())
+    assert problem in str(raised.value)

@@ -301,10 +301,11 @@ class Ledger:
             self.used_seconds[resource] += amount * seconds  # type: ignore[assignment]
 
     def _row_of(self, entry: Entry, ended: float | None, how: str) -> DecisionRow:
-        start, placed = self._start, entry.placed
+        start, placed, group = self._start, entry.placed, entry.pod.spec.scheduling_group
         return DecisionRow(
             pod=entry.key,
             workload=entry.origin.workload,
+            gang="" if group is None else f"{entry.pod.metadata.namespace}/{group.pod_group_name}",
             labels=dict(entry.pod.metadata.labels),
             requests=dict(entry.requests),
             arrived=_since(start, entry.arrived),

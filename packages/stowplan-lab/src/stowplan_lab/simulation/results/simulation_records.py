@@ -6,6 +6,9 @@ columns of Parquet files and data frames name, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from statistics import fmean
+
 from msgspec import field
 
 from stowplan.scheduler.inspection.records import Record
@@ -30,6 +33,8 @@ class DecisionRow(Record, frozen=True, kw_only=True):
 
     pod: str
     workload: str = ""
+    #: The PodGroup, with its namespace.
+    gang: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     #: Resource -> requested amount, in the integers of `SampleRow.used`.
     requests: dict[str, int] = field(default_factory=dict)
@@ -55,6 +60,21 @@ class DecisionRow(Record, frozen=True, kw_only=True):
         if self.end == "refused" or (self.placed is not None and not self.attempts):
             return None
         return (self.placed if self.placed is not None else until if self.ended is None else self.ended) - self.arrived
+
+
+def gang_measures(rows: Iterable[DecisionRow], until: float, since: float = 0.0) -> dict[str, float]:
+    """Waits in seconds of the gangs that arrived since: of each, the longest of the pods that arrived first.
+
+    Pods that are recreated later do not count: the gang had its room. Without gangs there are no measures.
+    """
+    arrived: dict[str, float] = {}
+    waited: dict[str, float] = {}
+    for row in sorted((row for row in rows if row.gang), key=lambda row: row.arrived):
+        wait = row.wait(until)
+        is_first = arrived.setdefault(row.gang, row.arrived) == row.arrived >= since
+        if is_first and wait is not None:
+            waited[row.gang] = max(wait, waited.get(row.gang, 0.0))
+    return {"gangs.mean": fmean(waited.values()), "gangs.longest": max(waited.values())} if waited else {}
 
 
 class SampleRow(Record, frozen=True, kw_only=True):
