@@ -86,6 +86,7 @@ lint: $(STAMP)
 	$(BIN)/check-jsonschema --quiet --builtin-schema vendor.github-actions action.yml .github/actions/*/action.yml
 	$(BIN)/towncrier build --draft --version 0 >/dev/null
 	@[ ! -d page/node_modules ] || (cd page && npm run --silent check)
+	@[ ! -d headlamp/node_modules ] || (cd headlamp && npm run --silent check)
 
 types: $(STAMP)
 	$(BIN)/mypy

@@ -35,6 +35,7 @@ from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.front.front_settings import FrontSettings
 from stowplan_cluster.front.http_front import Front
 from support.http.certificates import make_ca, make_client_certificate
+from support.paths import ROOT
 from support.processes.servers import SERVER_KINDS
 
 SECONDS = 20
@@ -294,6 +295,21 @@ async def until(ask, wanted):
             return
         await asyncio.sleep(0.05)
     assert found == wanted
+
+
+async def test_verdicts_through_the_api_servers_proxy(port, cluster):
+    """The proxy removes the user's credentials; the roles of Headlamp's panel let it read verdicts, and no more."""
+    where = "/stowplan/explain/shop/web-0"
+    code, said = await port.get(where)
+    assert (code, said["message"]) == forbidden(ANONYMOUS, where)
+    cluster.write(*yaml.safe_load_all((ROOT / "headlamp" / "rbac.yaml").read_text()))
+
+    async def code_now():
+        return (await port.get(where))[0]
+
+    # Allowed; this port has no such page.
+    await until(code_now, 404)
+    assert [(await port.get(path))[0] for path in ("/stowplan/pending", "/metrics")] == [403, 403]
 
 
 async def test_certificate_authorities_are_replaced_at_run_time(port, cluster):
