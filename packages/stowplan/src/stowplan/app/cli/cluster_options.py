@@ -122,17 +122,21 @@ def role_option(command: Callable[..., Any]) -> Any:
             return command(**given)
         from stowplan.app.command_line.error_reporting import reported
         from stowplan.app.daemon.plugin_registry import registry_with
-        from stowplan.app.sources.printed_roles import role_of_reader, role_of_rebalancer
+        from stowplan.app.sources.printed_roles import kinds_of_policy, role_of_reader, role_of_rebalancer
+        from stowplan.ask.rebalance.policy.policy_file import read_policy
         from stowplan.kube.config import load_config
 
         with reported(given["config"]):
             registry = registry_with(given["plugins"])
             configuration = load_config(given["config"], plugins=registry.declarations)
+            also = kinds_of_policy(read_policy(given["policy"])) if given.get("policy") else []
             if given.get("apply"):
                 namespace = given["record_namespace"]
-                role = role_of_rebalancer(configuration, registry, name="stowplan-rebalance", namespace=namespace)
+                role = role_of_rebalancer(
+                    configuration, registry, name="stowplan-rebalance", namespace=namespace, also=also
+                )
             else:
-                role = role_of_reader(configuration, registry, name="stowplan-read")
+                role = role_of_reader(configuration, registry, name="stowplan-read", also=also)
             click.echo(role, nl=False)
 
     return click.option(

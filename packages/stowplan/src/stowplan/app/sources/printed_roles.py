@@ -7,6 +7,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from stowplan.ask.loading.workloads import QUOTA_RESOURCE, WORKLOAD_RESOURCES
+from stowplan.ask.rebalance.policy.measured_use import NodeMetrics, PodMetrics
+from stowplan.ask.rebalance.policy.policy_file import Policy
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.resources import ApiResource, resource_of
@@ -37,25 +39,36 @@ def role_of_follower(configuration: Configuration, registry: Registry, *, name: 
     return _role(name, {resource_of(kind): {"list", "watch"} for kind in _kinds(configuration, registry)})
 
 
-def role_of_reader(configuration: Configuration, registry: Registry, *, name: str, follows: bool = False) -> str:
+def role_of_reader(
+    configuration: Configuration,
+    registry: Registry,
+    *,
+    name: str,
+    follows: bool = False,
+    also: Iterable[type[ApiStruct]] = (),
+) -> str:
     """For whoever answers questions: also Events and quotas, finished pods and workloads by name.
 
-    `follows`: whether the scheduler's kinds are watched, too.
+    `follows`: whether the scheduler's kinds are watched, too; `also`: kinds that are listed besides.
     """
     verbs = {resource_of(kind): {"list", *(["watch"] if follows else [])} for kind in _kinds(configuration, registry)}
-    verbs |= {resource_of(kind): {"list"} for kind in (Event, custom_resource(QUOTA_RESOURCE))}
+    verbs |= {resource_of(kind): {"list"} for kind in (Event, custom_resource(QUOTA_RESOURCE), *also)}
     verbs[resource_of(Pod)].add("get")
     return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
 
 
-def role_of_rebalancer(configuration: Configuration, registry: Registry, *, name: str, namespace: str) -> str:
+def kinds_of_policy(policy: Policy) -> list[type[ApiStruct]]:
+    """What a DeschedulerPolicy is carried out with, besides what the scheduler reads."""
+    measured = (NodeMetrics, PodMetrics) if any(not one.is_prometheus for one in policy.metrics) else ()
+    return [PriorityClass, *measured]
+
+
+def role_of_rebalancer(
+    configuration: Configuration, registry: Registry, *, name: str, namespace: str, also: Iterable[type[ApiStruct]]
+) -> str:
     """For whoever carries out plans of moves, with the lease and the record in a namespace."""
-    reading = role_of_reader(configuration, registry, name=f"{name}-read")
-    writing = _role(
-        name,
-        {resource_of(Node): {"get", "patch"}, resource_of(PriorityClass): {"list"}},
-        subresources={"pods/eviction": {"create"}},
-    )
+    reading = role_of_reader(configuration, registry, name=f"{name}-read", also=also)
+    writing = _role(name, {resource_of(Node): {"get", "patch"}}, subresources={"pods/eviction": {"create"}})
     own = {resource_of(Lease): {"get", "create", "update"}, resource_of(ConfigMap): {"get", "create", "patch"}}
     return "---\n".join((reading, writing, _role(name, own, namespace=namespace)))
 

@@ -142,6 +142,17 @@ profiles:
 """
 
 
+@pytest.mark.parametrize("apply", [(), ("--apply",)])
+def test_the_rights_that_a_policy_needs(run, tmp_path, apply):
+    (tmp_path / "p.yaml").write_text(BY_USE)
+    by_use = run("rebalance", "--policy", str(tmp_path / "p.yaml"), "--rbac", *apply).out
+    (tmp_path / "p.yaml").write_text(BY_USE.replace("metricsUtilization: {source: KubernetesMetrics}", ""))
+    by_requests = run("rebalance", "--policy", str(tmp_path / "p.yaml"), "--rbac", *apply).out
+    goal = run("rebalance", "--goal", "mend", "--rbac", *apply).out
+    rights = [("priorityclasses" in role, "metrics.k8s.io" in role) for role in (by_use, by_requests, goal)]
+    assert rights == [(True, True), (True, False), (False, False)]
+
+
 def metrics(kind, name, cpu):
     usage = {"cpu": cpu, "memory": "1Gi"}
     used = {"usage": usage} if kind == "NodeMetrics" else {"containers": [{"name": "c", "usage": usage}]}
