@@ -160,6 +160,22 @@ def test_prometheus_agrees(arguments):
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
+def test_prometheus_reads_the_queries_of_panels(tmp_path):
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not installed")
+    expressions = [target["expr"] for panel in PANELS for target in panel["targets"]]
+    rules = [
+        {"record": f"panel:query:{number}", "expr": expression.replace("$__rate_interval", "1m")}
+        for number, expression in enumerate(expressions)
+    ]
+    path = tmp_path / "panels.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    ran = subprocess.run([program, "check", "rules", path], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert f"SUCCESS: {len(expressions)} rules found" in ran.stdout
+
+
 def test_panels_neither_overlap_nor_share_an_id():
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(ids) == len(set(ids))
