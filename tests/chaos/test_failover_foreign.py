@@ -8,7 +8,7 @@ import itertools
 import signal
 import threading
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 import pytest
 import yaml
@@ -16,7 +16,7 @@ import yaml
 from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp
 from support.api.manifests import node
 from support.chaos.outside_view import LEASES, Cluster
-from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, Replicas, pods_arriving, report_gap
+from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, pods_arriving, report_gap
 from support.processes.servers import assets, embedded_server, real_server, running
 
 REAL = assets() is not None and (assets() / "kube-scheduler").exists()
@@ -40,14 +40,6 @@ def _add_node(cluster, name):
     made["spec"]["taints"] = []
     made = cluster.request("PUT", path, made)
     cluster.request("PUT", f"{path}/status", {**made, "status": node(name)["status"]})
-
-
-@pytest.fixture
-def replicas(server, tmp_path):
-    with ExitStack() as stack:
-        made = Replicas(server, tmp_path, stack)
-        yield made
-        made.cluster.delete_all_pods()
 
 
 class Holder:

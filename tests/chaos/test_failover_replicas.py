@@ -6,30 +6,14 @@ Pods arrive all the time. The time of each failover is printed, in lease periods
 
 import signal
 import time
-from contextlib import ExitStack
 
 import pytest
 
-from support.chaos.replicas import DURATION, LONG, RETRY, Replicas, pods_arriving, report_gap
+from support.chaos.replicas import DURATION, LONG, RETRY, pods_arriving, report_gap
 from support.examples import SCALE
-from support.processes.servers import embedded_server
 
 #: Time to decide and bind a pod on a busy machine.
 SLACK = 5.0
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with embedded_server(tmp_path_factory.mktemp("failover"), "--nodes=30", "--controllers=") as server:
-        yield server
-
-
-@pytest.fixture
-def replicas(server, tmp_path):
-    with ExitStack() as stack:
-        made = Replicas(server, tmp_path, stack)
-        yield made
-        made.cluster.delete_all_pods()
 
 
 def is_terminated(process):

@@ -2,28 +2,12 @@
 
 import json
 import sys
-from contextlib import ExitStack
 
 import pytest
 import yaml
 
-from support.chaos.replicas import LONG, Replicas, pods_arriving
+from support.chaos.replicas import LONG, pods_arriving
 from support.http.certificates import make_ca, make_client_certificate, make_server_certificate
-from support.processes.servers import embedded_server
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with embedded_server(tmp_path_factory.mktemp("credentials"), "--nodes=20", "--controllers=") as server:
-        yield server
-
-
-@pytest.fixture
-def replicas(server, tmp_path):
-    with ExitStack() as stack:
-        made = Replicas(server, tmp_path, stack)
-        yield made
-        made.cluster.delete_all_pods()
 
 
 def by_token(line, tokens):

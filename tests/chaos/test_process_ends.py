@@ -5,29 +5,13 @@ A pod's termination gives a process thirty seconds. The time taken is printed.
 
 import signal
 import time
-from contextlib import ExitStack
 
 import pytest
 
-from support.chaos.replicas import LONG, Replicas, pods_arriving
-from support.processes.servers import embedded_server
+from support.chaos.replicas import LONG, pods_arriving
 
 GRACE = 30.0
 NUMBER = 300
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    with embedded_server(tmp_path_factory.mktemp("ends"), "--nodes=20", "--controllers=") as server:
-        yield server
-
-
-@pytest.fixture
-def replicas(server, tmp_path):
-    with ExitStack() as stack:
-        made = Replicas(server, tmp_path, stack)
-        yield made
-        made.cluster.delete_all_pods()
 
 
 def ended(process, what):
