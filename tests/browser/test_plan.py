@@ -41,16 +41,22 @@ def test_keyboard_navigation_and_announcements(at):
 
 
 def test_boxes_can_be_selected_with_the_mouse(at):
-    """The picture is a canvas: a click shows what is at a place."""
+    """The picture is a canvas: a click shows what is at a place, which stays there beside the panel."""
     page = at()
     box = page.locator(".picture").bounding_box()
-    found = set()
+    found = {}
     for x in range(20, int(box["width"]), 23):
         for y in range(20, int(box["height"]), 23):
             page.mouse.move(box["x"] + x, box["y"] + y)
             if page.locator(".tip").count():
-                found.add(page.locator(".tip strong").inner_text())
-    assert {f"node-{i}" for i in range(6)} | {"default/db-0", "default/db-1", "default/db-2"} <= found
+                found.setdefault(page.locator(".tip strong").inner_text(), (box["x"] + x, box["y"] + y))
+    assert {f"node-{i}" for i in range(6)} | {"default/db-0", "default/db-1", "default/db-2"} <= found.keys()
+    name, place = min(found.items(), key=lambda one: one[1])
+    page.mouse.click(*place)
+    expect(page.get_by_role("complementary")).to_be_visible()
+    page.mouse.move(0, 0)
+    page.mouse.move(*place)
+    expect(page.locator(".tip strong")).to_have_text(name)
 
 
 def test_nodes_as_a_table_in_order_and_as_csv(at):

@@ -71,10 +71,19 @@ export class Canvas {
 
   /** `moved`: the positions of bays have changed. */
   show(scene: Scene, moved: boolean): void {
+    const selects = (this.#scene as Scene | undefined)?.selectedNode !== scene.selectedNode;
     this.#scene = scene;
     this.#boxes.clear();
     if (moved && this.#fitted) this.fit();
+    if (selects) this.#reveal();
     this.#all();
+  }
+
+  /** Moves the picture if the selected bay is beyond its end, beside the panel. */
+  #reveal(): void {
+    const bay = this.#scene.layout.byNode.get(this.#scene.selectedNode);
+    const beyond = bay ? bay.x + bay.width - this.eye.x - this.#width / this.eye.scale : 0;
+    if (bay && beyond > 0) this.eye = { ...this.eye, x: this.eye.x + Math.min(beyond, bay.x - this.eye.x) };
   }
 
   /** The positions of boxes in bays may have changed. */
@@ -83,7 +92,8 @@ export class Canvas {
     this.#all();
   }
 
-  resize(width: number, height: number): void {
+  /** `keeps`: what is drawn stays where it is. */
+  resize(width: number, height: number, keeps = false): void {
     if (width === this.#width && height === this.#height) return;
     this.#width = width;
     this.#height = height;
@@ -94,7 +104,8 @@ export class Canvas {
       canvas.style.width = `${width}px`;
       canvas.style.height = `${height}px`;
     }
-    if (this.#scene && this.#fitted) this.fit();
+    if (this.#scene && keeps) this.#reveal();
+    else if (this.#scene && this.#fitted) this.fit();
     this.#all();
   }
 

@@ -44,6 +44,10 @@ export function Picture(props: Props) {
   // Zero until measured.
   const [aspect, setAspect] = useState(0);
   const last = useRef<Layout | null>(null);
+  const selects = useRef(false);
+  selects.current = Boolean(props.selectedNode || props.selectedPod);
+  /** The size of the window when the picture was measured last. */
+  const measured = useRef("");
 
   // Before the first paint, which would otherwise lack the picture.
   useLayoutEffect(() => {
@@ -52,9 +56,13 @@ export function Picture(props: Props) {
     if (props.handle) props.handle.current = made;
     const measure = () => {
       const { width, height } = box.current!.getBoundingClientRect();
+      const window = `${innerWidth} ${innerHeight}`;
+      // The panel beside a selection moves nothing under the pointer: it takes from the end of the picture.
+      const keeps = selects.current && measured.current === window;
+      measured.current = window;
       // Rounded, so that the layout does not change with each pixel.
-      setAspect(Math.max(0.3, Math.round((4 * width) / Math.max(1, height)) / 4));
-      made.resize(Math.max(50, width), Math.max(50, height));
+      if (!keeps) setAspect(Math.max(0.3, Math.round((4 * width) / Math.max(1, height)) / 4));
+      made.resize(Math.max(50, width), Math.max(50, height), keeps);
     };
     measure();
     made.recolour();

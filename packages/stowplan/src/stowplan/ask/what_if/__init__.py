@@ -7,11 +7,12 @@ pods were rejected. Nothing is evicted or changed anywhere.
     drain(cluster, ["node-1"])             # where its pods would go, and which budgets block it
     survive(cluster)                       # the effect of losing each node or zone
     what_if(cluster, Remove("node-1"))     # which pods a change places, and which lose their node
+    heatmaps(cluster, Remove("node-1"))    # how full the nodes are before and after a change, as a picture
     fit_group(cluster, "train")            # how many more such pod groups fit as a whole
     group_relief(cluster, cluster.explain_group("train"))    # what lets a pod group fit
 """
 
-from stowplan.ask.what_if.before_and_after import what_if
+from stowplan.ask.what_if.before_and_after import heatmaps, what_if
 from stowplan.ask.what_if.drain import drain
 from stowplan.ask.what_if.fit import fit
 from stowplan.ask.what_if.group_fit import fit_group
@@ -34,6 +35,7 @@ __all__ = [
     "fit",
     "fit_group",
     "group_relief",
+    "heatmaps",
     "survive",
     "what_if",
 ]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
+from stowplan.ask.offline.cluster_tables import HeatMap
 from stowplan.ask.what_if.answer_records import SideRecord, WhatIfRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.hypothetical_changes import Change, Reconfigure
@@ -43,6 +44,35 @@ def what_if(cluster: Cluster, *changes: Change | Iterable[Change], look: Look = 
             other = cluster.reconfigured(change.config)
     after = _side(other, made, look)
     return _compared(homes, before, after, [change.text for change in made])
+
+
+class HeatMaps(PlainStruct, frozen=True):
+    """The same picture before and after changes, side by side in notebooks."""
+
+    before: HeatMap
+    after: HeatMap
+
+    def __repr__(self) -> str:
+        return f"<HeatMaps: before {self.before}, after {self.after}>"
+
+    def _repr_html_(self) -> str:
+        sides = (("Before", self.before), ("After", self.after))
+        boxes = "".join(f"<div><b>{name}</b>{side._repr_html_()}</div>" for name, side in sides)
+        return f"<div style='display:flex;flex-wrap:wrap;gap:24px'>{boxes}</div>"
+
+
+def heatmaps(
+    cluster: Cluster, *changes: Change | Iterable[Change], resource: str = "cpu", by: str | None = None
+) -> HeatMaps:
+    """`cluster.heatmap` without and with the changes, each with pending pods scheduled.
+
+    Examples:
+        >>> heatmaps(cluster, Remove("node-c3"), by="").after
+        <HeatMap: 9500m of 40 cpu free>
+    """
+    found: list[HeatMap] = []
+    what_if(cluster, *changes, look=lambda side: found.append(side.heatmap(resource, by)))
+    return HeatMaps(*found)
 
 
 def _flattened(changes: Iterable[Change | Iterable[Change]]) -> Iterator[Change]:

@@ -7,7 +7,7 @@ import pytest
 from stowplan import Cluster, ClusterError
 from stowplan.ask.offline.cluster_tables import node_rows, pod_rows
 from stowplan.ask.rebalance import FreeNodes, rebalance, room
-from stowplan.ask.what_if import Remove, drain, fit, survive, what_if
+from stowplan.ask.what_if import AddNodes, Remove, drain, fit, heatmaps, survive, what_if
 from stowplan.testing import a_node, a_pod
 
 GPU = "nvidia.com/gpu"
@@ -75,3 +75,12 @@ def test_answers_are_shown_in_a_line_and_as_the_page_of_the_command(ask):
     assert len(repr(answer)) < 200
     assert answer._repr_html_().startswith("<pre>")
     assert "<ml>" not in answer._repr_html_()
+
+
+def test_heat_maps_before_and_after_a_change():
+    """The pending pod goes to c on both sides, and c is gone on one of them."""
+    found = heatmaps(cluster(), [AddNodes(2, "c"), Remove("c")], by="")
+    assert str(found) == "<HeatMaps: before <HeatMap: 13 of 24 cpu free>, after <HeatMap: 21 of 32 cpu free>>"
+    page = found._repr_html_()
+    assert page.count("cpu requested") == 3 + 4
+    assert page.index("Before") < page.index("After")
