@@ -10,7 +10,7 @@ Upstream: paypal/load-watcher, pkg/watcher.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
@@ -22,6 +22,8 @@ from stowplan.plugins.objects import Node, milli_value, parse_quantity, whole_va
 
 Load = custom_resource("nodeloads.v1.load.stowplan.io", namespaced=False)
 NodeMetrics = custom_resource("nodes.v1beta1.metrics.k8s.io", namespaced=False)
+
+Kinds = Sequence[type[Node] | type[CustomObject]]
 
 CPU, MEMORY = "CPU", "Memory"
 KUBERNETES, PROMETHEUS, SIGNALFX = "KubernetesMetricsServer", "Prometheus", "SignalFx"
@@ -106,6 +108,10 @@ class Provider(LoadSource, frozen=True):
     @property
     def interval(self) -> float:
         return 60.0
+
+    @property
+    def lists(self) -> Kinds:
+        return (Node, NodeMetrics) if self.type == KUBERNETES else ()
 
     async def watched(self, client: MeasuringClient) -> Mapping[str, Any]:
         end = int(client.wall_clock())

@@ -12,10 +12,10 @@ END = 1_800_000_000
 
 
 class Client:
-    """Answers by the beginning of the URL, or by kind; remembers the questions."""
+    """Answers by the beginning of the URL, or by kind; remembers the questions and the kinds."""
 
     def __init__(self, *answers, objects=()):
-        self.answers, self.objects, self.asked = list(answers), objects, []
+        self.answers, self.objects, self.asked, self.listed = list(answers), objects, [], set()
 
     def wall_clock(self):
         return END + 0.5
@@ -25,11 +25,14 @@ class Client:
         return self.answers.pop(0)
 
     async def list(self, kind):
+        self.listed.add(kind)
         return [one for one in self.objects if isinstance(one, kind)]
 
 
 def measured(source, client):
-    return asyncio.run(source.measure(client))["watched"]
+    found = asyncio.run(source.measure(client))["watched"]
+    assert client.listed == set(source.lists), "as roles are printed"
+    return found
 
 
 def metrics(source, client):

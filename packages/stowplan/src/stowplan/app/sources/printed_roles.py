@@ -36,7 +36,7 @@ class _NoMeter:
 
 def role_of_follower(configuration: Configuration, registry: Registry, *, name: str) -> str:
     """For whoever lists and watches what the scheduler reads; as YAML for `kubectl apply`."""
-    return _role(name, {resource_of(kind): {"list", "watch"} for kind in _kinds(configuration, registry)})
+    return _role(name, _read(configuration, registry, "list", "watch"))
 
 
 def role_of_reader(
@@ -51,7 +51,7 @@ def role_of_reader(
 
     `follows`: whether the scheduler's kinds are watched, too; `also`: kinds that are listed besides.
     """
-    verbs = {resource_of(kind): {"list", *(["watch"] if follows else [])} for kind in _kinds(configuration, registry)}
+    verbs = _read(configuration, registry, "list", *(["watch"] if follows else []))
     verbs |= {resource_of(kind): {"list"} for kind in (Event, custom_resource(QUOTA_RESOURCE), *also)}
     verbs[resource_of(Pod)].add("get")
     return _role(name, verbs, got=WORKLOAD_RESOURCES.values())
@@ -77,10 +77,15 @@ def role_of_dumper(kinds: Iterable[DumpedKind], *, name: str) -> str:
     return _role(name, {kind.resource: {"list"} for kind in kinds})
 
 
-def _kinds(configuration: Configuration, registry: Registry) -> list[type[ApiStruct]]:
+def _read(configuration: Configuration, registry: Registry, *verbs: str) -> dict[ApiResource, set[str]]:
+    """What the profiles read, with these verbs; sources of measured data only list."""
     engine = Engine(configuration, registry=registry, now=0.0, meter=_NoMeter())
     watched = watched_kinds(engine.frameworks.values(), report=lambda problem: None)
-    return [one.kind for one in watched if not one.measured]
+    found = {resource_of(one.kind): set(verbs) for one in watched if not one.measured}
+    for source in (source for one in watched for source in one.sources):
+        for kind in source.lists:
+            found.setdefault(resource_of(kind), {"list"})
+    return found
 
 
 def _role(

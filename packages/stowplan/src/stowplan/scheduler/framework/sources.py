@@ -67,6 +67,11 @@ class Source(msgspec.Struct, frozen=True):
         """Seconds for an answer."""
         return 55.0
 
+    @property
+    def lists(self) -> Sequence[type[ApiStruct]]:
+        """The kinds that it lists of the API server: `--rbac` adds them to the printed role."""
+        return ()
+
     async def measure(self, client: MeasuringClient) -> Mapping[str, Any]:
         """The object's content, without metadata; whatever it raises is logged once."""
         raise NotImplementedError

@@ -180,6 +180,20 @@ def test_the_role_that_it_needs(command):
     assert "secrets" not in verbs
 
 
+@pytest.mark.parametrize(("provider", "verbs"), [("KubernetesMetricsServer", [["list"]]), ("Prometheus", [])])
+@pytest.mark.parametrize("command", ["record", "explain"])
+def test_the_role_lists_what_plugins_measure(command, provider, verbs, tmp_path):
+    plugins = {"score": {"enabled": [{"name": "TargetLoadPacking"}]}}
+    args = {"metricProvider": {"type": provider, "address": "http://prometheus"}}
+    profile = {"plugins": plugins, "pluginConfig": [{"name": "TargetLoadPacking", "args": args}]}
+    kind = {"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration"}
+    (tmp_path / "config.json").write_text(json.dumps(kind | {"profiles": [profile]}))
+    code, output = run(command, "--rbac", "--config", tmp_path / "config.json")
+    assert code == 0
+    rules = yaml.safe_load(output)["rules"]
+    assert [rule["verbs"] for rule in rules if rule["apiGroups"] == ["metrics.k8s.io"]] == verbs
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
