@@ -1,5 +1,7 @@
 """Rebalancing from time to time: goals and policies, what ends a plan, and measured use."""
 
+from collections import Counter
+
 import pytest
 
 from stowplan_lab import ScenarioError, simulate_scenario
@@ -64,8 +66,11 @@ def test_moves_of_one_owner_come_one_after_the_other():
 
 
 def test_replacements_that_never_run_end_a_plan():
-    found = simulated({"at": "10m", "rebalance": {"goal": "free-nodes=1"}}, models={"startup": "20m"})
+    more = {"at": "30m", "scale": {"workload": "web", "replicas": 12}}
+    found = simulated({"at": "10m", "rebalance": {"goal": "free-nodes=1"}}, more, models={"startup": "20m"})
     assert ended(found) == 1
+    # Its node is not cordoned any more.
+    assert min(Counter(row.node for row in found.decisions if row.end == "running").values()) > 2
 
 
 @pytest.mark.parametrize(("used", "moved"), [("10m", False), ("1500m", True)])

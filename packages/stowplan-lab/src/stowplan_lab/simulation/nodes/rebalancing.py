@@ -25,7 +25,7 @@ from stowplan.ask.rebalance.policy.policy_file import Policy
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Pod
-from stowplan.kube.structs import PlainStruct
+from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan_cluster.reconcile.nodes import CHECK_AGAIN
 from stowplan_cluster.reconcile.usage import Consumer, Load, amounts_of, measured, running_containers
@@ -61,6 +61,8 @@ class _Plan(PlainStruct, eq=False):
     #: By the pods' keys.
     uids: dict[str, str]
     uncordon: Sequence[str]
+    #: Nodes that were cordoned for it.
+    cordoned: list[str] = field(default_factory=list)
 
 
 class Rebalancing:
@@ -100,14 +102,15 @@ class Rebalancing:
         cluster = self._copy()
         limits = Limits(total=spec.max_moves, at_once=spec.at_once, at_once_per_owner=spec.at_once_per_owner)
         found = rebalance(cluster, self._goal(spec, cluster), limits=limits)
-        for node in found.cordon:
-            self._cordon(node)
         uids = {move.pod: cluster.pod(move.pod).uid for move in found.moves}
+        plan = _Plan(found.moves, uids, found.uncordon)
+        for node in found.cordon:
+            self._cordon(plan, node)
         if found.moves:
             at = self._context.now - self._context.start
             self._context.events.append((at, f"rebalance: {count(len(found.moves), 'move')}"))
-            self._works = True
-            self._step(_Plan(found.moves, uids, found.uncordon), 0)
+        self._works = True
+        self._step(plan, 0)
 
     def _goal(self, spec: RebalanceSpec, cluster: Cluster) -> Goal:
         policy = self._policies.get(id(spec))
@@ -131,16 +134,16 @@ class Rebalancing:
     def _step(self, plan: _Plan, done: int) -> None:
         """The step that begins with the move of this number."""
         if done == len(plan.moves):
-            self._end(plan)
+            self._end(plan.uncordon)
             return
         moves = [move for move in plan.moves[done:] if move.step == plan.moves[done].step]
         owners = set()
         for move in moves:
             if move.cordons:
-                self._cordon(move.from_)
+                self._cordon(plan, move.from_)
             entry = self._delete(plan.uids[move.pod], move.from_)
             if entry is None:
-                self._end(plan)
+                self._end(plan.cordoned)
                 return
             owner = controller_of(entry.pod.metadata)
             owners.add("" if owner is None else owner.uid)
@@ -160,7 +163,7 @@ class Rebalancing:
         if not any(map(self._context.ledger.of, uids)) and self._all_run(owners):
             self._step(plan, done)
         elif self._context.now >= until:
-            self._end(plan)
+            self._end(plan.cordoned)
         else:
             self._context.later(CHECK_AGAIN, partial(self._wait, plan, done, uids, owners, until))
 
@@ -171,14 +174,18 @@ class Rebalancing:
                 return False
         return True
 
-    def _end(self, plan: _Plan) -> None:
+    def _end(self, uncordon: Sequence[str]) -> None:
+        """A plan that ends early gives back all that it has cordoned: nobody else would."""
         self._works = False
-        for node in plan.uncordon:
-            self._cordon(node, unschedulable=False)
+        for node in uncordon:
+            if node in self._fleet.nodes:
+                self._fleet.cordon(node, unschedulable=False)
 
-    def _cordon(self, node: str, *, unschedulable: bool = True) -> None:
-        if node in self._fleet.nodes:
-            self._fleet.cordon(node, unschedulable=unschedulable)
+    def _cordon(self, plan: _Plan, node: str) -> None:
+        known = self._fleet.nodes.get(node)
+        if known is not None and not known.spec.unschedulable:
+            plan.cordoned.append(node)
+            self._fleet.cordon(node)
 
     # -- measured use -------------------------------------------------------------------------------------------------
 
