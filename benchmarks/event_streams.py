@@ -101,8 +101,9 @@ def node_affinity(key: str, value: str) -> Object:
 # -- the cluster ------------------------------------------------------------------------------------------------------
 
 
-class Watched(msgspec.Struct):
+class Watched(msgspec.Struct, rename="camel"):
     name: str = ""
+    resource_version: str = ""
 
 
 class Condition(msgspec.Struct):
@@ -124,6 +125,11 @@ class WatchedPod(msgspec.Struct):
     status: Status = Status()
 
 
+class Listed(msgspec.Struct):
+    metadata: Watched
+    items: list[WatchedPod]
+
+
 class Change(msgspec.Struct):
     type: str
     object: WatchedPod
@@ -141,18 +147,25 @@ class Cluster:
         self._changed = asyncio.Event()
 
     async def listen(self) -> None:
-        listed = msgspec.json.decode(await self._client.call("GET", f"{self.pods}?limit=1"))
-        version = listed["metadata"]["resourceVersion"]
-        url = f"{self._client.base}{self.pods}?watch=1&resourceVersion={version}&timeoutSeconds=3600"
+        """Also after the server has ended the watch, as it does with one that is too slow for it."""
         decode = msgspec.json.Decoder(Change).decode
-        async with self._client.session.get(url, timeout=aiohttp.ClientTimeout(None), read_bufsize=1 << 22) as answer:
-            async for line in answer.content:
-                found = decode(line).object
-                if found.spec.node_name:
-                    self.bound.add(found.metadata.name)
-                if any(c.type == "PodScheduled" for c in found.status.conditions) or found.spec.node_name:
-                    self.tried.add(found.metadata.name)
-                self._changed.set()
+        while True:
+            listed = msgspec.json.decode(await self._client.call("GET", self.pods), type=Listed)
+            for one in listed.items:
+                self._heard(one)
+            url = f"{self._client.base}{self.pods}?watch=1&resourceVersion={listed.metadata.resource_version}"
+            async with self._client.session.get(
+                url, timeout=aiohttp.ClientTimeout(None), read_bufsize=1 << 22
+            ) as answer:
+                async for line in answer.content:
+                    self._heard(decode(line).object)
+
+    def _heard(self, found: WatchedPod) -> None:
+        if found.spec.node_name:
+            self.bound.add(found.metadata.name)
+        if any(c.type == "PodScheduled" for c in found.status.conditions) or found.spec.node_name:
+            self.tried.add(found.metadata.name)
+        self._changed.set()
 
     async def until(self, done: Callable[[], bool]) -> None:
         async with asyncio.timeout(LONGEST):
