@@ -30,6 +30,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -56,12 +57,12 @@ from stowplan.scheduler.engine.groups.group_questions import WITHOUT_GATE as GRO
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.inspection import queue_state, records
-from stowplan.scheduler.inspection.devices import Devices
 from stowplan.scheduler.inspection.room import room_of
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 
 if TYPE_CHECKING:
     from stowplan.drivers.live.scheduler import Scheduler
+    from stowplan.scheduler.inspection.devices import Devices
 
 #: Maximum number of nodes on a wide page: each takes 60 µs, during which nothing is scheduled.
 _MAX_WIDE = 2000
@@ -87,7 +88,6 @@ class SchedulerPages:
         times: Times = REAL_TIMES,
     ) -> None:
         self._scheduler = scheduler
-        self._devices = Devices(scheduler.state, scheduler.engine.features)
         #: The leader while this process is a standby, "" for none; None if it is not a standby.
         self._other_leader = other_leader
         self._times = times
@@ -110,6 +110,13 @@ class SchedulerPages:
             f"{PREFIX}devices": self._counted_devices,
             f"{PREFIX}devices/": self._devices_on,
         }
+
+    @cached_property
+    def _devices(self) -> Devices:
+        # Slow to import: expressions of device classes.
+        from stowplan.scheduler.inspection.devices import Devices
+
+        return Devices(self._scheduler.state, self._scheduler.engine.features)
 
     # -- pages --------------------------------------------------------------------------------------------------------
 

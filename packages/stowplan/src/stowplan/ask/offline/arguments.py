@@ -124,7 +124,7 @@ def decoded(obj: Mapping[str, Any] | msgspec.Struct, custom: CustomTypes = _NO_T
     if isinstance(obj, msgspec.Struct):
         return obj
     try:
-        custom_type = custom_type_of(obj, custom)
+        custom_type = custom_type_of(obj, custom) if custom else None
         if custom_type is not None:
             # The caller's dict stays as it is.
             return convert(msgspec.json.decode(msgspec.json.encode(obj)), custom_type)
