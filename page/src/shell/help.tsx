@@ -7,6 +7,7 @@ const SYMBOLS: [string, string][] = [
   ["◆", "a node with taints: it takes only pods that tolerate them"],
   ["the level of a bay", "how much of the node's resource is requested"],
   ["the size of a box", "the pod's share of the node"],
+  ["■ ◪ □", "a device: held, shared, free; ⊘: blocked by other parts of it"],
   ["dashed outline", "where a pod would fit"],
 ];
 const SHORTCUTS: [string, string][] = [
