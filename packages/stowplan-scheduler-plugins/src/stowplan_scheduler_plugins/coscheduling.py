@@ -82,8 +82,12 @@ class Coscheduling(
         #: Group -> its object's creation timestamp, and that in seconds.
         self._created: dict[str, tuple[str, float]] = {}
 
+    def ignores(self, shape: PodShape) -> bool:
+        return not shape.labels.get(LABEL)
+
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any]:
-        return {LABEL: pod.labels.get(LABEL, "")}
+        name = pod.labels.get(LABEL)
+        return {LABEL: name} if name else {}
 
     def sign_version(self, pod: PodInfo) -> int:
         return 0
@@ -114,6 +118,8 @@ class Coscheduling(
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         group = group_of(pod)
+        if not group:
+            return Status(Code.Skip)
         found = self._group(group)
         if found is None:
             return None

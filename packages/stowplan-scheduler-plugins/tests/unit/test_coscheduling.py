@@ -3,6 +3,7 @@
 import pytest
 
 import stowplan
+from stowplan.ask.what_if.fit import fit
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import live_cluster
 from stowplan_scheduler_plugins.coscheduling import Coscheduling
@@ -114,3 +115,18 @@ def test_a_group_that_is_tried_without_end_gets_an_answer_for_each_pod():
     found = scheduled(group("a", 9), *(member(f"a-{i}", "a", "3") for i in range(9)))
     assert "Insufficient cpu" in found["a-0"]
     assert found["a-8"] == "not tried: another pod was tried 100 times before"
+
+
+@pytest.mark.parametrize(("pod", "asked"), [(a_pod("p").requests(cpu="1").obj(), 0), (member("p", "a"), 5)])
+def test_copies_are_placed_one_by_one_only_in_groups(monkeypatch, pod, asked):
+    """Each of the four that fit, and the one that does not."""
+    calls, pre_filter = [], Coscheduling.pre_filter
+
+    def counted(self, state, pod, nodes):
+        calls.append(pod.name)
+        return pre_filter(self, state, pod, nodes)
+
+    monkeypatch.setattr(Coscheduling, "pre_filter", counted)
+    cluster = stowplan.Cluster([NODE, group("a", 1)], config=CONFIG | {"profiles": [{"plugins": PLUGINS}]})
+    assert fit(cluster, pod).fits == 4
+    assert min(len(calls), 5) == asked

@@ -30,6 +30,7 @@ from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.decision import Decision
+from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
@@ -111,7 +112,8 @@ def most_room_for(cluster: Cluster, info: PodInfo) -> Ints | None:
 def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
     if _claims_devices(framework, state, info) or framework.handle.extenders():
         return False
-    if not all(type(plugin).__module__.startswith(_IN_TREE) for plugin in framework.pre_filter):
+    others = (plugin for plugin in framework.pre_filter if not type(plugin).__module__.startswith(_IN_TREE))
+    if not all(declares(plugin.ignores, info.shape, at=("Ignores", plugin)) for plugin in others):
         # It may count pods, as quotas do.
         return False
     return all(map(_judges_nodes_alone, framework.active_filters(state)))
