@@ -65,6 +65,27 @@ def promised_twice(placed: list[Object], nodes: list[Object]) -> int:
     return sum(asked[one["metadata"]["name"]] > MILLICORES for one in nodes)
 
 
+async def scheduled(
+    cluster: Cluster, kubeconfig: Path, instances: int, options: argparse.Namespace, *, partitioned: bool
+) -> tuple[float, float, list[Counter[str]]]:
+    """Schedule the pods: CPU seconds of all instances, MiB of the largest, and what each has counted."""
+    with ExitStack() as stack:
+        folder, processes, urls = Path(stack.enter_context(tempfile.TemporaryDirectory())), [], []
+        for number in range(instances):
+            file = folder / f"{number}.yaml"
+            file.write_text(json.dumps(configuration(kubeconfig, number, partitioned=partitioned)))
+            process, url = stack.enter_context(scheduling(f"{OURS.split('=', 1)[1]} --config={file}", kubeconfig))
+            processes.append(Process(process.pid))
+            urls.append(url)
+        # Once each has bound a pod, all have listed the cluster.
+        await cluster.until_bound(await cluster.create_pods(pods("first", instances, instances, 1)))
+        before = sum(process.cpu() for process in processes)
+        each = int(options.nodes * MILLICORES * SHARE / options.pods)
+        await cluster.until_bound(await cluster.create_pods(pods("pod", options.pods, instances, each)))
+        cpu = sum(process.cpu() for process in processes) - before
+        return cpu, max(process.memory() for process in processes), [await counts(url) for url in urls]
+
+
 async def run(instances: int, options: argparse.Namespace, kubeconfig: Path, *, partitioned: bool) -> None:
     namespace = f"partitions-{time.time_ns() // 1_000_000}"
     async with Client(kubeconfig) as client:
@@ -73,27 +94,14 @@ async def run(instances: int, options: argparse.Namespace, kubeconfig: Path, *, 
         cluster = Cluster(client, namespace)
         listening = asyncio.create_task(cluster.listen())
         nodes = [node(f"n-{i:05d}", labels={POOL: str(i % instances)}) for i in range(options.nodes)]
-        await cluster.create_nodes(nodes)
-        with ExitStack() as stack:
-            folder, processes, urls = Path(stack.enter_context(tempfile.TemporaryDirectory())), [], []
-            for number in range(instances):
-                file = folder / f"{number}.yaml"
-                file.write_text(json.dumps(configuration(kubeconfig, number, partitioned=partitioned)))
-                process, url = stack.enter_context(scheduling(f"{OURS.split('=', 1)[1]} --config={file}", kubeconfig))
-                processes.append(Process(process.pid))
-                urls.append(url)
-            # Once each has bound a pod, all have listed the cluster.
-            await cluster.until_bound(await cluster.create_pods(pods("first", instances, instances, 1)))
-            before = sum(process.cpu() for process in processes)
-            each = int(options.nodes * MILLICORES * SHARE / options.pods)
-            await cluster.until_bound(await cluster.create_pods(pods("pod", options.pods, instances, each)))
-            cpu = sum(process.cpu() for process in processes) - before
-            memory = max(process.memory() for process in processes)
-            found = [await counts(url) for url in urls]
-        listening.cancel()
-        placed = json.loads(await client.call("GET", cluster.pods))["items"]
-        await client.call("DELETE", f"{cluster.pods}?gracePeriodSeconds=0")
-        await client.call("DELETE", "/api/v1/nodes")
+        try:
+            await cluster.create_nodes(nodes)
+            cpu, memory, found = await scheduled(cluster, kubeconfig, instances, options, partitioned=partitioned)
+            placed = json.loads(await client.call("GET", cluster.pods))["items"]
+        finally:
+            listening.cancel()
+            await client.call("DELETE", f"{cluster.pods}?gracePeriodSeconds=0")
+            await client.call("DELETE", "/api/v1/nodes")
     refused = sum(one["error"] for one in found)
     kind = "partitions" if partitioned else "shared"
     figures = f"{1e3 * cpu / options.pods:.2f}", f"{memory:.0f}", f"{refused:,}", f"{promised_twice(placed, nodes):,}"
