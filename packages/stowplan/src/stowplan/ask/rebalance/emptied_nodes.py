@@ -37,11 +37,12 @@ def empty_nodes(moves: Moves, most: int | None, progress: Callable[[int, int], N
     found = [table.names[row] for row in rows if is_empty(cluster, row)]
     _cordon(moves, found)
     occupied = sorted((row for row in rows if not is_empty(cluster, row)), key=lambda row: (use[row], table.names[row]))
-    wanted = len(occupied) if most is None else min(most - len(found), len(occupied))
+    # More may be empty already than are wanted.
+    wanted = len(occupied) if most is None else min(max(0, most - len(found)), len(occupied))
     names = [table.names[row] for row in occupied]
     together = _emptied_together(moves, names[: min(wanted, _most_by_sums(table, occupied))], progress)
-    emptied = len(together)
-    for number, name in enumerate(name for name in names if name not in together):
+    emptied, done = len(together), set(together)
+    for number, name in enumerate(name for name in names if name not in done):
         if emptied >= wanted:
             break
         emptied += _emptied(moves, name)

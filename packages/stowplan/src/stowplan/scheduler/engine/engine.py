@@ -144,7 +144,7 @@ class Engine:
         #: Construction arguments besides the configuration.
         self.features, self.random = features, random
         self.settings = settings = settings or EngineSettings()
-        # Before anything that takes time: `now` is now.
+        # First, as it compares `now` with the meter's clock.
         stopwatch = Stopwatch(meter, now)
         self._outbox = outbox = Outbox()
         outbox.now = now

@@ -101,6 +101,12 @@ def test_pods_do_not_move_to_nodes_that_are_emptied_next():
     assert rebalance(Cluster([*nodes, *pods]), Pack()).after.empty_nodes == 10
 
 
+def test_nothing_moves_if_more_nodes_are_empty_than_are_wanted():
+    pods = [owned(pod(f"web-{i}", nodeName="abcde"[i])) for i in range(5)]
+    found = rebalance(Cluster([*map(node, "abcdexyz"), *pods]), FreeNodes(1))
+    assert (found.moves, found.met) == ((), True)
+
+
 def test_a_node_is_emptied_as_a_whole_or_not_at_all():
     pods = [*webs(2, "a"), pod("bare", nodeName="a"), owned(pod("db", "2", nodeName="b"))]
     found = rebalance(Cluster([node("a"), node("b", "8"), *pods]), FreeNodes(1))
