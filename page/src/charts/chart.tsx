@@ -1,6 +1,6 @@
 /** A chart with axes, a legend that chooses layers, a tooltip, zoom by dragging, and buttons that save it. */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { PictureButtons } from "../parts/pictures";
 import type { Cell } from "../parts/save";
 import { CsvButton } from "../parts/table";
@@ -183,10 +183,13 @@ function Tip({
 function useWidth(): [number, { current: HTMLDivElement | null }] {
   const [width, set] = useState(720);
   const box = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const watch = new ResizeObserver(([entry]) => set(Math.max(200, Math.floor(entry!.contentRect.width))));
-    watch.observe(box.current!);
-    return () => watch.disconnect();
+  // Before the first paint, which would otherwise be wider than a phone.
+  useLayoutEffect(() => {
+    const measure = () => set(Math.max(200, box.current!.clientWidth));
+    measure();
+    const watching = new ResizeObserver(measure);
+    watching.observe(box.current!);
+    return () => watching.disconnect();
   }, []);
   return [width, box];
 }
