@@ -112,6 +112,7 @@ export interface DeviceRecord {
 export interface DevicesRecord {
   kind: string;
   nodes: Record<string, DeviceCountRecord[]>;
+  pods: Record<string, Record<string, number>>;
 }
 
 export interface EventRecord {

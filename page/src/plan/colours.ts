@@ -38,6 +38,8 @@ const KINDS: [string, string][] = [
 const PATTERNS: Pattern[] = ["plain", "stripes", "dots"];
 const KIND_PAINTS = PATTERNS.flatMap((pattern) => KINDS.map(([light, dark]): Paint => ({ light, dark, pattern })));
 const OTHER: Paint = { light: "#a9adb0", dark: "#5c6a77", pattern: "plain" };
+/** Of amounts that nobody can have. */
+export const CLOSED: Paint = { ...OTHER, pattern: "stripes" };
 const SCALE: [string, string][] = [
   ["#d7e6ee", "#234257"],
   ["#a5c8dc", "#2f6383"],
@@ -192,7 +194,7 @@ export const SHARES: [string, Paint][] = STEPS.map((paint, i) => [
 
 /** The paint of the share that a part is of a whole. */
 export function share(part: number, whole: number): Paint {
-  return STEPS[Math.min(STEPS.length - 1, Math.floor((STEPS.length * part) / Math.max(whole, 1)))]!;
+  return STEPS[Math.min(STEPS.length - 1, Math.floor(whole ? (STEPS.length * part) / whole : 0))]!;
 }
 
 /** The paint of the i-th kind; always the same object. */

@@ -1,9 +1,26 @@
-/** The devices that a node reaches: who holds each, and which cannot be had. */
+/** Devices: their counts for the plan, and those that a node reaches: who holds each, and which cannot be had. */
+import { useEffect } from "preact/hooks";
 import { count } from "../parts/format";
 import { useRequest } from "../parts/request";
 import type { DeviceRecord } from "../protocol";
 import type { Source } from "../source/source";
+import { useVersion } from "./changes";
 import type { PlanModel } from "./model";
+
+/** Milliseconds between two requests for counts. */
+const PAUSE = 2000;
+
+/** Keeps the plan's counts of devices. */
+export function useDevices(source: Source, plan: PlanModel): void {
+  const turn = useVersion(plan, PAUSE);
+  const { answer } = useRequest(
+    async () => (source.can("devices") && plan.nodes.size ? source.devices() : undefined),
+    [source, turn],
+  );
+  useEffect(() => {
+    if (answer) plan.takeDevices(answer);
+  }, [plan, answer]);
+}
 
 const MARKS: Record<DeviceRecord["status"], string> = { free: "□", held: "■", shared: "◪", blocked: "⊘" };
 const MEANINGS: Record<DeviceRecord["status"], string> = {
@@ -35,8 +52,13 @@ export function DevicesOf({
         {count(answer.devices.length, "device")} <span class="muted">{held} held</span>
       </h3>
       <ul class="devices" aria-label={`Devices of node ${node}`}>
-        {answer.devices.map((one) => (
-          <li key={`${one.driver}/${one.pool}/${one.name}`} title={`${one.driver}, pool ${one.pool}`}>
+        {answer.devices.flatMap((one, i) => [
+          poolOf(one) !== poolOf(answer.devices[i - 1]) && (
+            <li key={poolOf(one)} class="muted">
+              {poolOf(one)}
+            </li>
+          ),
+          <li key={`${poolOf(one)} ${one.name}`}>
             <span aria-hidden="true">{MARKS[one.status]}</span>
             <span class="grow">
               {one.name}
@@ -48,11 +70,15 @@ export function DevicesOf({
               ))}
             </span>
             <Holders one={one} onSelect={onSelect} />
-          </li>
-        ))}
+          </li>,
+        ])}
       </ul>
     </>
   );
+}
+
+function poolOf(one: DeviceRecord | undefined): string {
+  return one ? `${one.driver}, pool ${one.pool}` : "";
 }
 
 function Holders({ one, onSelect }: { one: DeviceRecord; onSelect: (pod: string) => void }) {

@@ -1,7 +1,7 @@
 /** Draws holds, bays and boxes with a pen, in the detail that the scale allows. */
-import type { Colours, Paint } from "./colours";
-import { type Bay, type Box, type Hold, type Layout, need, type Rect, stowed } from "./layout";
-import type { PlanModel, PodItem } from "./model";
+import { CLOSED, type Colours, type Paint } from "./colours";
+import { type Bay, type Box, closed, type Hold, type Layout, need, type Rect, stowed } from "./layout";
+import { isBroken, type NodeItem, type PlanModel, type PodItem } from "./model";
 import type { Pen } from "./pen";
 
 /** The transformation from world coordinates to the picture. */
@@ -135,30 +135,45 @@ export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, 
   pen.rect(at.x, at.y, at.width, at.height, look.sheet);
   if (at.width < BOXES_FROM) drawLayers(pen, bay.node, at, scene);
   else for (const box of boxes()) drawBox(pen, box, at, eye.scale, scene, look);
+  if (node?.freeDevices) {
+    const part = closed(node, scene.plan.podsOn(bay.node), scene.resource) / capacity(scene, bay.node);
+    if (part > 0) pen.box(at.x, at.y, at.width, at.height * part, CLOSED, 1);
+  }
   const chosen = scene.selectedNode === bay.node;
   if (at.width > 14 || chosen) {
     const cordoned = node?.unschedulable ?? false;
+    const broken = node !== undefined && isBroken(node);
     pen.frame(
       at.x,
       at.y,
       at.width,
       at.height,
-      chosen ? look.sea : cordoned ? look.signal : look.line2,
+      chosen ? look.sea : broken ? look.bad : cordoned ? look.signal : look.line2,
       chosen ? 2.5 : 1,
       0,
-      cordoned,
+      cordoned || broken,
     );
   }
   // A candidate's box can be too small to see, so its bay is framed.
   if (scene.ghosts.has(bay.node)) pen.frame(at.x - 2, at.y - 2, at.width + 4, at.height + 4, look.signal, 2.5, 3);
   if (15 * eye.scale >= 8.5) {
     const size = Math.min(13, 11 * eye.scale);
-    const mark = node?.unschedulable ? "⊘ " : node?.taints.length ? "◆ " : "";
-    pen.text(at.x + 1, at.y - 4 * eye.scale, mark + bay.node, size, chosen ? look.sea : look.ink2, {
-      room: at.width,
-      bold: chosen,
-    });
+    pen.text(
+      at.x + 1,
+      at.y - 4 * eye.scale,
+      (node ? markOf(node) : "") + bay.node,
+      size,
+      chosen ? look.sea : look.ink2,
+      {
+        room: at.width,
+        bold: chosen,
+      },
+    );
   }
+}
+
+function markOf(node: NodeItem): string {
+  return isBroken(node) ? "✕ " : node.unschedulable ? "⊘ " : node.taints.length ? "◆ " : "";
 }
 
 function drawBox(pen: Pen, box: Box, bay: Rect, scale: number, scene: Scene, look: Look): void {

@@ -181,6 +181,12 @@ export function need(pod: PodItem, resource: string): number {
   return resource === "pods" ? 1 : (pod.requests[resource] ?? 0);
 }
 
+/** Of a node's devices, those that neither its pods hold nor others can have. */
+export function closed(node: NodeItem, pods: Iterable<PodItem>, resource: string): number {
+  const free = node.freeDevices?.[resource];
+  return free === undefined ? 0 : Math.max(0, node.allocatable[resource]! - free - used(pods, resource));
+}
+
 /** The sum of the requests of a node's pods. */
 export function used(pods: Iterable<PodItem>, resource: string): number {
   let sum = 0;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NodesRecord, PodsRecord } from "../protocol";
-import { PlanModel, stemOf } from "./model";
+import { isBroken, PlanModel, stemOf } from "./model";
 
 const NO_NODES: NodesRecord = {
   name: [],
@@ -214,4 +214,29 @@ test("a Deployment's pods keep their name through a rollout, and pods without a 
     ["", "", "", "x/gang"],
   );
   assert.equal(stemOf("notebook"), "notebook");
+});
+
+test("devices are like resources of nodes and pods, also of those that change", () => {
+  const model = started();
+  const driver = "gpu.example.com";
+  const counts = { driver, devices: 4, held: 1, unusable: 1 };
+  model.takeDevices({ kind: "Devices", nodes: { a: [counts] }, pods: { "x/q": { [driver]: 1 } } });
+  assert.deepEqual(model.nodes.get("a")!.allocatable, { cpu: 4000, [driver]: 4 });
+  assert.deepEqual(model.nodes.get("a")!.freeDevices, { [driver]: 2 });
+  const changed = { nodes: nodes(), pods: pods({ "x/q": "a" }), goneNodes: [], gonePods: [] };
+  model.apply({ kind: "delta", since: 7, version: 8, ...changed });
+  assert.deepEqual(model.podsOn("a")[0]!.requests, { cpu: 100, [driver]: 1 });
+  model.takeDevices({ kind: "Devices", nodes: { a: [counts] }, pods: {} });
+  assert.deepEqual(model.podsOn("a")[0]!.requests, { cpu: 100 });
+  model.takeDevices({ kind: "Devices", nodes: {}, pods: {} });
+  assert.deepEqual(model.nodes.get("a")!.allocatable, { cpu: 4000 });
+});
+
+test("failed nodes are told from tainted ones", () => {
+  const [node] = started().nodes.values();
+  const tainted = (key: string) => ({ ...node!, taints: [[key, "", "NoSchedule"]] as [string, string, string][] });
+  assert.deepEqual(
+    [isBroken(tainted("example.com/gpu")), isBroken(tainted("node.kubernetes.io/unreachable"))],
+    [false, true],
+  );
 });

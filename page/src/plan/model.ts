@@ -4,7 +4,15 @@
  * Messages have columns; here each row becomes an immutable object, and a changed row a new one. So caches by object can
  * tell by identity whether an entry is still valid.
  */
-import type { DeltaMessage, NodesRecord, PartMessage, PodsRecord, SnapshotMessage } from "../protocol";
+import type {
+  DeltaMessage,
+  DeviceCountRecord,
+  DevicesRecord,
+  NodesRecord,
+  PartMessage,
+  PodsRecord,
+  SnapshotMessage,
+} from "../protocol";
 
 export type PlanMessage = SnapshotMessage | PartMessage | DeltaMessage;
 /** The changes of a delta, without its version. */
@@ -17,6 +25,8 @@ export interface NodeItem {
   readonly taints: readonly [string, string, string][];
   readonly allocatable: Record<string, number>;
   readonly unschedulable: boolean;
+  /** Of drivers, whose other devices may be tainted, blocked, or held from elsewhere. */
+  readonly freeDevices?: Record<string, number>;
 }
 
 export interface PodItem {
@@ -73,6 +83,8 @@ export class PlanModel {
   #notified = 0;
   /** While a snapshot is incomplete: its node names by index, and the pods of each. */
   #parts = WHOLE;
+  #devicesOfNodes = new Map<string, readonly DeviceCountRecord[]>();
+  #devicesOfPods = new Map<string, Record<string, number>>();
   readonly nodes = new Map<string, NodeItem>();
   readonly pods = new Map<string, PodItem>();
   /** Arrays, because nodes have few pods, and creating thousands of sets costs more than searching arrays. */
@@ -102,7 +114,7 @@ export class PlanModel {
       const first = message.kind === "snapshot";
       if (first) {
         this.#clear();
-        for (const node of nodeItems(message.nodes)) this.nodes.set(node.name, node);
+        for (const node of nodeItems(message.nodes)) this.nodes.set(node.name, this.#withDevices(node));
         this.#fill(message.pods);
         this.#parts = { names: ["", ...message.nodes.name], lists: [] };
       } else this.#fill(message.pods, this.#parts);
@@ -134,10 +146,11 @@ export class PlanModel {
       }
     }
     for (const node of nodeItems(changes.nodes)) {
-      this.nodes.set(node.name, node);
+      this.nodes.set(node.name, this.#withDevices(node));
       nodes.add(node.name);
     }
-    for (const after of podItems(changes.pods, WHOLE.names)) {
+    for (const item of podItems(changes.pods, WHOLE.names)) {
+      const after = this.#holding(item);
       const before = this.pods.get(after.key);
       if (before) this.#remove(before);
       this.#add(after);
@@ -147,10 +160,59 @@ export class PlanModel {
     return change;
   }
 
+  /** From now on nodes have devices, and pods hold them, as if they were resources with the names of their drivers. */
+  takeDevices(devices: DevicesRecord): void {
+    const [oldNodes, oldPods] = [this.#devicesOfNodes, this.#devicesOfPods];
+    this.#devicesOfNodes = new Map(Object.entries(devices.nodes));
+    this.#devicesOfPods = new Map(Object.entries(devices.pods));
+    const change: SomeChange = { whole: false, nodes: new Set(), pods: [] };
+    for (const name of different(oldNodes, this.#devicesOfNodes)) {
+      const node = this.nodes.get(name);
+      if (!node) continue;
+      const { freeDevices, ...bare } = node;
+      const allocatable = without(node.allocatable, Object.keys(freeDevices ?? {}));
+      this.nodes.set(name, this.#withDevices({ ...bare, allocatable }));
+      change.nodes.add(name);
+    }
+    for (const key of different(oldPods, this.#devicesOfPods)) {
+      const before = this.pods.get(key);
+      if (!before) continue;
+      const requests = without(before.requests, Object.keys(oldPods.get(key) ?? {}));
+      const after = this.#holding({ ...before, requests });
+      this.#remove(before);
+      this.#add(after);
+      change.pods.push({ before, after });
+    }
+    if (change.nodes.size || change.pods.length) this.#tell(change);
+  }
+
+  get drivers(): ReadonlySet<string> {
+    return new Set([...this.#devicesOfNodes.values()].flatMap((of) => of.map(({ driver }) => driver)));
+  }
+
+  #withDevices(node: NodeItem): NodeItem {
+    const counts = this.#devicesOfNodes.get(node.name);
+    if (!counts) return node;
+    const of = (value: (count: DeviceCountRecord) => number) =>
+      Object.fromEntries(counts.map((count) => [count.driver, value(count)]));
+    return {
+      ...node,
+      allocatable: { ...node.allocatable, ...of(({ devices }) => devices) },
+      freeDevices: of(({ devices, held, unusable }) => devices - held - unusable),
+    };
+  }
+
+  #holding(pod: PodItem): PodItem {
+    const held = this.#devicesOfPods.get(pod.key);
+    return held ? { ...pod, requests: { ...pod.requests, ...held } } : pod;
+  }
+
   /** A copy that can be changed without changing this one; items are shared. */
   copy(): PlanModel {
     const copy = new PlanModel();
     copy.version = this.version;
+    copy.#devicesOfNodes = this.#devicesOfNodes;
+    copy.#devicesOfPods = this.#devicesOfPods;
     for (const node of this.nodes.values()) copy.nodes.set(node.name, node);
     for (const pod of this.pods.values()) copy.#add(pod);
     return copy;
@@ -165,7 +227,8 @@ export class PlanModel {
 
   /** Adds many new pods. Looking up each node by name would take longer than everything else. */
   #fill(block: PodsRecord, { names, lists } = WHOLE): void {
-    podItems(block, names).forEach((pod, i) => {
+    podItems(block, names).forEach((item, i) => {
+      const pod = this.#holding(item);
       this.pods.set(pod.key, pod);
       const node = block.node[i]!;
       if (!pod.node) this.#pending.add(pod);
@@ -208,6 +271,27 @@ export class PlanModel {
   #tell(change: Change): void {
     for (const listener of this.#listeners) listener(change);
   }
+}
+
+/** Names whose values differ. */
+function different<T>(old: ReadonlyMap<string, T>, now: ReadonlyMap<string, T>): string[] {
+  const names = [...new Set([...old.keys(), ...now.keys()])];
+  return names.filter((name) => JSON.stringify(old.get(name)) !== JSON.stringify(now.get(name)));
+}
+
+function without(amounts: Record<string, number>, names: readonly string[] = []): Record<string, number> {
+  return Object.fromEntries(Object.entries(amounts).filter(([name]) => !names.includes(name)));
+}
+
+const BROKEN = /^node\.kubernetes\.io\/(not-ready|unreachable|out-of-service)$/;
+
+/** Whether it has failed, as its taints tell. */
+export function isBroken(node: NodeItem): boolean {
+  return node.taints.some(([key, , effect]) => BROKEN.test(key) && effect !== "PreferNoSchedule");
+}
+
+export function takesPods(node: NodeItem): boolean {
+  return !node.unschedulable && !isBroken(node);
 }
 
 function* nodeItems(block: NodesRecord): Generator<NodeItem> {

@@ -8,7 +8,7 @@ import { trialHref } from "../workbench/change";
 import type { Colours } from "./colours";
 import { DevicesOf } from "./devices";
 import { need, used } from "./layout";
-import type { NodeItem, PlanModel, PodItem } from "./model";
+import { isBroken, type NodeItem, type PlanModel, type PodItem } from "./model";
 import { reasonOf } from "./pending";
 
 interface Props {
@@ -129,6 +129,7 @@ function AboutNode({
       <h2 class="name">
         <a href={nodeHref(item.name)}>{item.name}</a>
       </h2>
+      {isBroken(item) && <p class="note">Failed: it does not report to the cluster, or is out of service.</p>}
       {item.unschedulable && <p class="note">Cordoned: it takes no pods.</p>}
       <table class="usage">
         <caption class="visually-hidden">Requested resources of node {item.name}</caption>

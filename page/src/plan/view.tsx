@@ -10,8 +10,9 @@ import type { ViewProps } from "../shell/views";
 import type { Canvas } from "./canvas";
 import { useNodesVersion, useVersion } from "./changes";
 import { COLOURS_BY, type ColourBy, Colours } from "./colours";
-import { used } from "./layout";
-import type { NodeItem, PlanModel, PodItem } from "./model";
+import { useDevices } from "./devices";
+import { closed, used } from "./layout";
+import { isBroken, type NodeItem, type PlanModel, type PodItem } from "./model";
 import { Panel } from "./panel";
 import { byReason, PendingPods, pendingText, useQueue } from "./pending";
 import { Picture, type Settings } from "./picture";
@@ -28,6 +29,7 @@ const USUAL = [
 const MOST_HOLDS = 400;
 
 export function PlanView({ source, plan, address }: ViewProps) {
+  useDevices(source, plan);
   const version = useVersion(plan);
   const nodesVersion = useNodesVersion(plan);
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
@@ -78,7 +80,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
     set({ select: nextPod ? `pod:${nextPod}` : nextNode ? `node:${nextNode}` : undefined });
   const totals = useMemo(() => totalsOf(plan, settings.resource), [plan, version, settings.resource]);
   const name = `stowplan-${source.about.title.replaceAll(/[^\w.-]+/g, "-")}`;
-  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.scheduled, "pod")} scheduled, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.requested, totals.whole)} requested`}`;
+  const sum = `${count(plan.nodes.size, "node")}, ${count(totals.scheduled, "pod")} scheduled, ${grouped(plan.pending.size)} pending; ${plan.loading ? "loading more …" : `${settings.resource} ${percent(totals.requested, totals.whole)} requested${totals.closed ? `, ${percent(totals.closed, totals.whole)} cannot be had (striped)` : ""}`}`;
   return (
     <div class="plan" data-chosen={!!(node || pod) || undefined}>
       <h1 class="visually-hidden">The plan of {source.about.title}</h1>
@@ -96,7 +98,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
           label="Fill"
           value={settings.resource}
           onChange={(resource) => set({ resource })}
-          options={resources.map((one) => [one, one])}
+          options={resourceOptions(plan, resources)}
         />
         <Choice
           label="Colour"
@@ -304,15 +306,23 @@ export function resourcesOf(plan: PlanModel): string[] {
   return [...found];
 }
 
-export function totalsOf(plan: PlanModel, resource: string): { scheduled: number; requested: number; whole: number } {
-  let [scheduled, requested, whole] = [0, 0, 0];
+/** Names with titles: devices are named after their driver. */
+export function resourceOptions(plan: PlanModel, resources: readonly string[]): [string, string][] {
+  const { drivers } = plan;
+  return resources.map((name) => [name, drivers.has(name) ? `devices of ${name}` : name]);
+}
+
+/** `closed`: of devices, those that nobody can have. */
+export function totalsOf(plan: PlanModel, resource: string) {
+  let [scheduled, requested, whole, out] = [0, 0, 0, 0];
   for (const node of plan.nodes.values()) {
     const pods = plan.podsOn(node.name);
     scheduled += pods.length;
     requested += used(pods, resource);
     whole += node.allocatable[resource] ?? 0;
+    out += closed(node, pods, resource);
   }
-  return { scheduled, requested, whole };
+  return { scheduled, requested, whole, closed: out };
 }
 
 export function short(label: string): string {
@@ -472,7 +482,11 @@ function NodesTable({ plan, version, settings, file, shown, selected }: NodesTab
       title: `${resource} requested %`,
       value: (node) => Math.round((100 * requested(node)) / (node.allocatable[resource] || Infinity)),
     },
-    { title: "State", value: (node) => (node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open") },
+    {
+      title: "State",
+      value: (node) =>
+        isBroken(node) ? "failed" : node.unschedulable ? "cordoned" : node.taints.length ? "tainted" : "open",
+    },
   ];
   return (
     <Table

@@ -29,11 +29,13 @@ test("what is free is on nodes that take pods, and nodes without the resource ar
   );
 });
 
-test("devices are counted by the server, and those that are tainted or blocked are not free", () => {
+test("devices that are tainted or blocked are not free", () => {
   const plan = new PlanModel();
   for (const one of [node("a", 0), node("b", 0)]) plan.nodes.set(one.name, one);
+  plan.podsOn = (name: string) => (name === "a" ? [{ requests: { "gpu.example.com": 3 } } as unknown as PodItem] : []);
   const nodes = { a: [{ driver: "gpu.example.com", devices: 8, held: 3, unusable: 2 }] };
-  const [part] = partsOf(plan, new Map([["", ["a", "b"]]]), "gpu.example.com", { kind: "Devices", nodes });
+  plan.takeDevices({ kind: "Devices", nodes, pods: {} });
+  const [part] = partsOf(plan, new Map([["", ["a", "b"]]]), "gpu.example.com");
   assert.deepEqual([part!.whole, part!.requested, part!.free, part!.without], [8, 3, 3, ["b"]]);
 });
 

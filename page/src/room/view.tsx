@@ -7,35 +7,36 @@ import { paintStyle } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
 import { useNodesVersion, useVersion } from "../plan/changes";
 import { SHARES, share } from "../plan/colours";
+import { useDevices } from "../plan/devices";
 import { grouped } from "../plan/layout";
-import { Choice, groupLabels, resourcesOf, short, usualGroup } from "../plan/view";
-import type { DevicesRecord, ShapeRoomRecord } from "../protocol";
+import { takesPods } from "../plan/model";
+import { Choice, groupLabels, resourceOptions, resourcesOf, short, usualGroup } from "../plan/view";
+import type { ShapeRoomRecord } from "../protocol";
 import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
-import { type Cell, type Part, partsOf, takesPods } from "./heat";
+import { type Cell, type Part, partsOf } from "./heat";
 import { Trend } from "./trend";
 
 /** Milliseconds between two requests. */
 const PAUSE = 2000;
 
 export function RoomView({ source, plan, address }: ViewProps) {
+  useDevices(source, plan);
   const version = useVersion(plan);
   const nodesVersion = useNodesVersion(plan);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
-  const turn = useVersion(plan, PAUSE);
-  const request = useRequest(
-    async () => (source.can("devices") ? source.devices() : { kind: "Devices", nodes: {} }),
-    [source, turn],
-  );
-  const counts = request.answer;
-  const drivers = useMemo(() => driversOf(counts), [counts]);
-  const extended = resources.filter((name) => name.includes("/"));
-  const resource = address.query.get("resource") ?? extended[0] ?? drivers[0] ?? "cpu";
+  const options = resourceOptions(plan, resources);
+  // Extended resources, then devices.
+  const resource =
+    address.query.get("resource") ??
+    resources.find((name) => name.includes("/")) ??
+    resources.find((name) => plan.drivers.has(name)) ??
+    "cpu";
   const group = address.query.get("group") ?? usualGroup(labels);
   const parts = useMemo(
-    () => partsOf(plan, grouped(plan.nodes.values(), group), resource, drivers.includes(resource) ? counts : undefined),
-    [plan, version, group, resource, counts],
+    () => partsOf(plan, grouped(plan.nodes.values(), group), resource),
+    [plan, version, group, resource],
   );
   return (
     <div class="page wide">
@@ -45,10 +46,7 @@ export function RoomView({ source, plan, address }: ViewProps) {
           label="Resource"
           value={resource}
           onChange={(next) => amend(address, { resource: next })}
-          options={[
-            ...resources.map((one): [string, string] => [one, one]),
-            ...drivers.map((one): [string, string] => [one, `devices of ${one}`]),
-          ]}
+          options={options}
         />
         <Choice
           label="Group by"
@@ -74,7 +72,7 @@ export function RoomView({ source, plan, address }: ViewProps) {
           file="room"
         />
       </section>
-      {source.can("room") && <Shapes source={source} turn={turn} />}
+      {source.can("room") && <Shapes source={source} plan={plan} />}
     </div>
   );
 }
@@ -153,11 +151,8 @@ function columnsOf(resource: string, group: string): Column<Part>[] {
   ];
 }
 
-function driversOf(counts: DevicesRecord | undefined): string[] {
-  return [...new Set(Object.values(counts?.nodes ?? {}).flatMap((of) => of.map(({ driver }) => driver)))].sort();
-}
-
-function Shapes({ source, turn }: { source: ViewProps["source"]; turn: number }) {
+function Shapes({ source, plan }: Pick<ViewProps, "source" | "plan">) {
+  const turn = useVersion(plan, PAUSE);
   const request = useRequest(() => source.room(), [source, turn]);
   const trend = useMemo(() => new Trend(), [source]);
   const { answer } = request;

@@ -4,10 +4,12 @@ import { useClock } from "./clock";
 
 const SYMBOLS: [string, string][] = [
   ["⊘", "a cordoned node: it takes no pods"],
+  ["✕", "a node that has failed: not ready, unreachable or out of service"],
   ["◆", "a node with taints: it takes only pods that tolerate them"],
   ["the level of a bay", "how much of the node's resource is requested"],
   ["the size of a box", "the pod's share of the node"],
   ["■ ◪ □", "a device: held, shared, free; ⊘: blocked by other parts of it"],
+  ["grey stripes", "devices that are tainted, blocked, or held without a pod of the node"],
   ["dashed outline", "where a pod would fit"],
 ];
 const SHORTCUTS: [string, string][] = [

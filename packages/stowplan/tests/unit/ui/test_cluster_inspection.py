@@ -71,7 +71,8 @@ def test_devices_and_who_holds_them():
     held = a_claim("held", exactly(), status=status)
     answers = answers_about(node("n"), node("m"), pod("user", nodeName="n"), counting, gpus, held)
     count = {"driver": DRIVER, "devices": 4, "held": 1, "unusable": 2}
-    assert get(answers, "devices")["nodes"] == {"n": [count]}
+    counted = get(answers, "devices")
+    assert (counted["nodes"], counted["pods"]) == ({"n": [count]}, {"default/user": {DRIVER: 1}})
     found = {one.pop("name"): one for one in get(answers, "devices/n")["devices"]}
     about = {"driver": DRIVER, "pool": "n"}
     assert found == {
@@ -83,6 +84,13 @@ def test_devices_and_who_holds_them():
     assert get(answers, "devices/m")["devices"] == []
     with pytest.raises(NotFound):
         get(answers, "devices/gone")
+
+
+def test_a_device_of_several_pods_counts_in_parts():
+    users = [{"resource": "pods", "name": name, "uid": f"default/{name}"} for name in ("one", "two")]
+    held = a_claim("held", exactly(), status={**allocation("gpu-0", pool="n"), "reservedFor": users})
+    answers = answers_about(node("n"), a_slice("n", a_device("gpu-0"), nodeName="n"), held)
+    assert get(answers, "devices")["pods"] == {f"default/{name}": {DRIVER: 0.5} for name in ("one", "two")}
 
 
 def test_nodes_to_add_are_suggested():

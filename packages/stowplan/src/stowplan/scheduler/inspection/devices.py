@@ -54,6 +54,8 @@ class DevicesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str = "Devices"
     #: Of the nodes that reach any.
     nodes: dict[str, tuple[DeviceCountRecord, ...]]
+    #: Pod -> driver -> number of devices that it holds. One that several pods hold counts in equal parts.
+    pods: dict[str, dict[str, float]]
 
 
 class Devices:
@@ -62,6 +64,8 @@ class Devices:
     def __init__(self, state: ClusterState, gates: FeatureGates) -> None:
         self.state = state
         self._inventory = Inventory(state, features_of(gates))
+        self._held: dict[str, dict[str, float]] = {}
+        self._held_as_of: int | None = None
 
     def counts(self) -> DevicesRecord:
         inventory, table = self._inventory, self.state.table
@@ -74,7 +78,22 @@ class Devices:
                 known[code] = tuple(_counts(inventory.world(row).pools))
             if known[code]:
                 found[table.names[row]] = known[code]
-        return DevicesRecord(nodes=found)
+        return DevicesRecord(nodes=found, pods=self._held_by_pods())
+
+    def _held_by_pods(self) -> dict[str, dict[str, float]]:
+        # Visits every allocated device, so only if claims have changed.
+        position = self.state.objects.changes(ResourceClaim).position
+        if position != self._held_as_of:
+            self._held, self._held_as_of = {}, position
+            for (driver, _), pool in self._inventory.pools.items():
+                holders: dict[str, dict[str, None]] = {}
+                for taken in pool.taken:
+                    holders.setdefault(taken.device, {}).update(dict.fromkeys(self._pods_of(taken.claim)))
+                for pods in holders.values():
+                    for pod in pods:
+                        of_pod = self._held.setdefault(pod, {})
+                        of_pod[driver] = of_pod.get(driver, 0) + 1 / len(pods)
+        return self._held
 
     def on(self, node: str) -> NodeDevicesRecord:
         """Raises KeyError for an unknown node."""
