@@ -272,6 +272,29 @@ def test_missing_rights_stop_it_and_leave_no_node_cordoned(world):
     assert here.unschedulable == []
 
 
+def test_a_missing_right_to_watch_stops_it(world):
+    here = a_tainted_world(world)
+
+    class Blind(Wrapped):
+        async def list(self, kind, **options):
+            raise Forbidden("pods is forbidden")
+
+    done = here.finish(here.start(api=Blind(here.living.api)))
+    assert (done.state, done.message, done.moved) == ("stopped", "pods is forbidden", 0)
+
+
+def test_a_budget_that_changes_all_the_time_is_not_waited_for_longer(world):
+    here = a_tainted_world(world)
+    api = Meddling(here.living.api, lambda: here.living.create(a_budget(minAvailable=3)))
+    task = here.start(api=api, waits=Waits(budget=20.0))
+    for number in range(30):
+        here.living.rest(1, quiet=0)
+        if here.plans == 1 and here.living.all("poddisruptionbudgets.policy"):
+            here.living.patch("poddisruptionbudgets.policy", "web", {"metadata": {"labels": {"n": str(number)}}})
+    assert here.plans == 2
+    here.finish(task)
+
+
 def test_a_second_run_begins_anew(world):
     here = a_tainted_world(world)
     here.finish(here.start())

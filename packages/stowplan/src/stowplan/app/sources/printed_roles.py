@@ -12,7 +12,7 @@ from stowplan.ask.rebalance.policy.policy_file import Policy
 from stowplan.kube.api.custom_objects import custom_resource
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.resources import ApiResource, resource_of
-from stowplan.kube.api.types import Event, Lease, Node, Pod, PriorityClass
+from stowplan.kube.api.types import Event, Lease, Node, Pod, PodDisruptionBudget, PriorityClass
 from stowplan.kube.api.users import ConfigMap
 from stowplan.kube.api.yaml_text import to_yaml
 from stowplan.kube.config import Configuration
@@ -68,7 +68,9 @@ def role_of_rebalancer(
 ) -> str:
     """For whoever carries out plans of moves, with the lease and the record in a namespace."""
     reading = role_of_reader(configuration, registry, name=f"{name}-read", also=also)
-    writing = _role(name, {resource_of(Node): {"get", "patch"}}, subresources={"pods/eviction": {"create"}})
+    carrying = {resource_of(kind): {"watch"} for kind in (Pod, PodDisruptionBudget)}
+    carrying[resource_of(Node)] = {"get", "patch"}
+    writing = _role(name, carrying, subresources={"pods/eviction": {"create"}})
     own = {resource_of(Lease): {"get", "create", "update"}, resource_of(ConfigMap): {"get", "create", "patch"}}
     return "---\n".join((reading, writing, _role(name, own, namespace=namespace)))
 

@@ -26,6 +26,7 @@ from stowplan.ask.rebalance.applying.apply_record import (
     ApplyRecord,
     RecordStore,
 )
+from stowplan.ask.rebalance.applying.followed_pods import FollowedPods
 from stowplan.kube.api.api_errors import Conflict, Forbidden, NotFound, TooManyRequests
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.pod import FINISHED as FINISHED_PHASES
@@ -52,7 +53,6 @@ class Waits(PlainStruct, frozen=True):
     step: float = 300.0
     #: For a budget that refuses.
     budget: float = 60.0
-    poll: float = 2.0
 
 
 class DiffersError(Exception):
@@ -174,43 +174,40 @@ class Applying:
             await self._step([move for move in record.moves if move.step == number and move.state != DONE])
 
     async def _step(self, moves: Sequence[AppliedMove]) -> None:
-        record = self._record
-        if not any(move.state in (EVICTING, EVICTED) for move in moves):
-            record.known = await self._pods_of({move.owner for move in moves}, moves)
-        for move in moves:
-            if move.state in (PLANNED, EVICTING):
-                await self._make(move)
-        await self._await_replacements(moves)
+        followed = FollowedPods(self._api, sorted({_namespace(move.pod) for move in moves}), self._times)
+        async with followed.running():
+            if not any(move.state in (EVICTING, EVICTED) for move in moves):
+                self._record.known = _by_owner(await self._listed(followed), {move.owner for move in moves})
+            for move in moves:
+                if move.state in (PLANNED, EVICTING):
+                    await self._make(move, followed)
+            await self._await_replacements(moves, followed)
         self._report(f"step {moves[0].step}: {count(len(moves), 'pod')} moved")
 
-    async def _pods_of(self, owners: set[str], moves: Sequence[AppliedMove]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {owner: [] for owner in owners}
-        for pod in await self._pods({_namespace(move.pod) for move in moves}):
-            owner = controller_of(pod.metadata)
-            if owner is not None and owner.uid in found:
-                found[owner.uid].append(pod.metadata.uid)
-        return found
-
-    async def _pods(self, namespaces: set[str]) -> list[Pod]:
-        return [pod for one in sorted(namespaces) for pod in (await self._api.list(Pod, namespace=one)).items]
+    async def _listed(self, followed: FollowedPods) -> list[Pod]:
+        until = self._times.clock() + self._waits.step
+        while followed.pods is None:
+            if not await followed.next(followed.pods_changed, until=until):
+                raise StoppedError(f"pods cannot be listed for {self._waits.step:g} s")
+        return followed.pods
 
     # -- evictions ----------------------------------------------------------------------------------------------------
 
-    async def _make(self, move: AppliedMove) -> None:
+    async def _make(self, move: AppliedMove, followed: FollowedPods) -> None:
         """Evict the pod of a move, if it is still as planned."""
         was_asked = move.state == EVICTING
         if move.cordons:
             await self._set_cordons([move.from_], unschedulable=True)
         move.state = EVICTING
         await self._save()
-        if not await self._evict(move, was_asked=was_asked):
+        if not await self._evict(move, followed, was_asked=was_asked):
             move.state = PLANNED
             raise DiffersError(f"{move.pod} is not on {move.from_} any more")
         move.state = EVICTED
         self._record.moved += 1
         await self._save()
 
-    async def _evict(self, move: AppliedMove, *, was_asked: bool) -> bool:
+    async def _evict(self, move: AppliedMove, followed: FollowedPods, *, was_asked: bool) -> bool:
         """Whether it leaves because of us. `was_asked`: an earlier run may have evicted it."""
         namespace, name = _parts(move.pod)
         deadline = self._times.clock() + self._waits.budget
@@ -235,10 +232,9 @@ class Applying:
                 tries += 1
                 continue
             except TooManyRequests as error:
-                if self._times.clock() >= deadline:
+                if not await followed.next(followed.budgets_changed, until=deadline):
                     move.state = PLANNED
                     raise DiffersError(f"{move.pod}: {error}") from error
-                await self._times.sleep(self._waits.poll)
                 continue
             return True
         return False
@@ -262,16 +258,12 @@ class Applying:
 
     # -- replacements -------------------------------------------------------------------------------------------------
 
-    async def _await_replacements(self, moves: Sequence[AppliedMove]) -> None:
+    async def _await_replacements(self, moves: Sequence[AppliedMove], followed: FollowedPods) -> None:
         """Until each evicted pod has a replacement that runs on a node no worse than planned."""
         deadline = self._times.clock() + self._waits.step
-        while True:
-            waiting = await self._without_replacement(moves)
-            if not waiting:
-                break
-            if self._times.clock() >= deadline:
+        while waiting := self._without_replacement(moves, await self._listed(followed)):
+            if not await followed.next(followed.pods_changed, until=deadline):
                 raise StoppedError(f"no replacement of {waiting[0].pod} runs after {self._waits.step:g} s{waiting[1]}")
-            await self._times.sleep(self._waits.poll)
         for move in moves:
             move.state = DONE
         await self._save()
@@ -284,10 +276,10 @@ class Applying:
             first = elsewhere[0]
             raise DiffersError(f"the replacement of {first.pod} is on {first.node}, not on {first.to}")
 
-    async def _without_replacement(self, moves: Sequence[AppliedMove]) -> tuple[AppliedMove, str] | None:
+    def _without_replacement(self, moves: Sequence[AppliedMove], pods: Sequence[Pod]) -> tuple[AppliedMove, str] | None:
         """The first move without one, and what its replacement waits for."""
         fresh: dict[str, list[Pod]] = {}
-        for pod in await self._pods({_namespace(move.pod) for move in moves}):
+        for pod in pods:
             owner = controller_of(pod.metadata)
             if owner is not None and pod.metadata.uid not in self._record.known.get(owner.uid, ()):
                 fresh.setdefault(owner.uid, []).append(pod)
@@ -342,6 +334,16 @@ def _parts(key: str) -> tuple[str, str]:
 
 def _namespace(key: str) -> str:
     return _parts(key)[0]
+
+
+def _by_owner(pods: Sequence[Pod], owners: set[str]) -> dict[str, list[str]]:
+    """The UIDs of their pods."""
+    found: dict[str, list[str]] = {owner: [] for owner in owners}
+    for pod in pods:
+        owner = controller_of(pod.metadata)
+        if owner is not None and owner.uid in found:
+            found[owner.uid].append(pod.metadata.uid)
+    return found
 
 
 def _runs(pod: Pod) -> bool:
