@@ -243,7 +243,10 @@ class ClusterSource:
             )
             if _schedules_groups(grouped.cluster):
                 return grouped
+            note(f"{_IGNORES_GROUPS}: groups do not count")
         source = cls.of_read(cluster, read)
+        if groups and events is None and not _schedules_groups(cluster):
+            note(f"{_IGNORES_GROUPS}; with the gate, it would decide as follows")
         if in_full:
             source._keep_pods(read.objects)
         if events is not None:
@@ -629,11 +632,21 @@ def _group_of(obj: object) -> str:
     return group_key(obj) if isinstance(obj, Pod) and obj.spec.scheduling_group is not None else ""
 
 
+_IGNORES_GROUPS = (
+    "the cluster's scheduler tries the pods of groups one by one, as its feature gate GenericWorkload is off"
+)
+
+
 def _schedules_groups(cluster: Cluster) -> bool:
-    """Not if it has given a node to a pod of a group without a word about the group."""
-    groups = {_group_of(info.pod) for info in cluster.state.placed_pods()} - {""}
+    """Not if it has given a node to a pod of a group, or refused it one, without a word about the group."""
+    refused = (info for info in cluster.state.pending.values() if _is_refused(info.pod))
+    groups = {_group_of(info.pod) for info in (*cluster.state.placed_pods(), *refused)} - {""}
     found = (cluster.state.objects.get(PodGroup, key) for key in groups)
     return all(group is None or condition_of(group) is not None for group in found)
+
+
+def _is_refused(pod: Pod) -> bool:
+    return any(one.type == "PodScheduled" and one.reason == "Unschedulable" for one in pod.status.conditions)
 
 
 def _in_full(kinds: Sequence[WatchedKind]) -> list[WatchedKind]:

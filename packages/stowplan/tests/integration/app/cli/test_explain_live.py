@@ -22,6 +22,14 @@ MESSAGE = (
     "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
 )
 
+REFUSED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "Unschedulable",
+    "message": MESSAGE,
+    "lastTransitionTime": SINCE,
+}
+
 
 def an_event(name, uid, note, *, time, **fields):
     return {
@@ -72,15 +80,8 @@ def server(tmp_path_factory):
     manifests.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects())}))
     with embedded_server(folder, "-f", str(manifests), "--controllers", "") as started:
         huge = started.json("get", "pod", "huge", "-n", "shop")
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": MESSAGE,
-            "lastTransitionTime": SINCE,
-        }
-        _patch_status(started, "huge", {"conditions": [condition]})
-        _patch_status(started, "api", {"conditions": [condition | {"message": "0/1 nodes are available"}]})
+        _patch_status(started, "huge", {"conditions": [REFUSED]})
+        _patch_status(started, "api", {"conditions": [REFUSED | {"message": "0/1 nodes are available"}]})
         _patch_status(started, "job", {"phase": "Succeeded"})
         uid = huge["metadata"]["uid"]
         repeated = {"series": {"count": 3, "lastObservedTime": "2026-01-02T12:08:00.000000Z"}}
@@ -134,6 +135,31 @@ def test_a_pending_pod_with_the_schedulers_message(ask):
         "  2026-01-02T12:05:00Z FailedScheduling: first words",
     ]
     assert "another pod" not in ran.out
+
+
+ONE_BY_ONE = (
+    "note: the cluster's scheduler tries the pods of groups one by one, as its feature gate GenericWorkload is off"
+)
+
+
+def test_a_group_of_which_the_scheduler_said_nothing(ask, server):
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "metadata": {"name": "train"}, "spec": spec}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "train-0"}}
+    container = {"name": "main", "image": "app", "resources": {"requests": {"cpu": "100"}}}
+    pod["spec"] = {"schedulingGroup": {"podGroupName": "train"}, "containers": [container]}
+    server.kubectl("create", "-n", "shop", "-f", "-", stdin=[group, pod])
+    try:
+        assert "\npod group shop/train " in ask("pod", "shop/train-0").out
+        _patch_status(server, "train-0", {"conditions": [REFUSED]})
+        alone = ask("pod", "shop/train-0")
+        assert "pod group" not in alone.out
+        assert alone.err == f"{ONE_BY_ONE}: groups do not count\n"
+        whole = ask("podgroup/train", "-n", "shop")
+        assert whole.out.startswith("pod group shop/train is held back")
+        assert whole.err == f"{ONE_BY_ONE}; with the gate, it would decide as follows\n"
+    finally:
+        server.kubectl("delete", "-n", "shop", "podgroup/train", "pod/train-0")
 
 
 def test_the_same_as_json(ask):
