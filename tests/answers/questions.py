@@ -30,7 +30,7 @@ from stowplan.kube.api.daemon_pods import node_of
 from stowplan.kube.api.decode import decode_object, to_dict
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import PersistentVolumeClaim
-from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.objects import key_of
 
 STORAGE = {
     "Deployment": "deployments.apps",

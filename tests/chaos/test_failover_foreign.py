@@ -13,7 +13,7 @@ from contextlib import contextmanager
 import pytest
 import yaml
 
-from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp
+from stowplan.kube.api.meta import micro_timestamp, parse_timestamp
 from support.api.manifests import node
 from support.chaos.outside_view import LEASES, Cluster
 from support.chaos.replicas import DEADLINE, DURATION, LONG, RETRY, pods_arriving, report_gap

@@ -12,7 +12,7 @@ from itertools import count
 import pytest
 
 from stowplan.kube.api.api_errors import NotFound
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.types import Lease, LeaseCandidate
 from stowplan.kube.config import Duration, LeaderElection
 from stowplan.kube.timing.times import REAL_TIMES

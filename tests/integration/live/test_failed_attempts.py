@@ -6,7 +6,7 @@ The other failures of each point: test_failure_handler and test_call_order of th
 import numpy as np
 import pytest
 
-from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, unschedulable
 from support.api.manifests import node
 from support.api.tampered_api import Tampered

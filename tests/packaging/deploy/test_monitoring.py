@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
-from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.component import BuildInfo, CompatibilityVersions, ComponentMetrics
 from stowplan.kube.metrics.registry import MetricsOptions
 from support.processes.deployments import MONITORING, ROOT
 

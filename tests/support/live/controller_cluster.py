@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from random import Random
 
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan_cluster.apiserver.api_server import ApiServer
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.controllers.controller_manager import workload_controllers

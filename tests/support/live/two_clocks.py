@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.merge_patches import merge_patched
-from stowplan.kube.api.timestamps import parse_timestamp, timestamp
+from stowplan.kube.api.meta import parse_timestamp, timestamp
 from stowplan.kube.api.types import Pod
 from stowplan_lab.simulation.simulate import Simulation
 from support.live.controller_cluster import START, LiveCluster, target_of, workload

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from stowplan.ask.offline import Cluster
 from stowplan.ask.what_if.node_trials import NodeTrials
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.timestamps import parse_timestamp, timestamp
+from stowplan.kube.api.meta import parse_timestamp, timestamp
 from stowplan.kube.api.types import Node, Pod
 from stowplan_cluster.controllers.cleanup.pod_gc import PodGCController
 from stowplan_cluster.controllers.controller_manager import workload_controllers

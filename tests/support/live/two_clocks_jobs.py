@@ -13,8 +13,8 @@ from math import floor, inf
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.merge_patches import merge_patched
+from stowplan.kube.api.meta import parse_timestamp, timestamp
 from stowplan.kube.api.pod import FINISHED
-from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.api.types import Pod
 from stowplan_cluster.controllers.cleanup.garbage_collector import GarbageCollector
 from stowplan_cluster.controllers.controller_manager import workload_controllers

@@ -13,8 +13,8 @@ from math import floor
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.api_errors import TooManyRequests
+from stowplan.kube.api.meta import parse_timestamp, timestamp
 from stowplan.kube.api.pod import FINISHED
-from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.api.types import Node, Pod, PodDisruptionBudget
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.eviction import BUDGETS, evict
@@ -22,8 +22,7 @@ from stowplan_cluster.controllers.cleanup.pod_gc import PodGCController
 from stowplan_cluster.controllers.controller_manager import workload_controllers
 from stowplan_cluster.controllers.disruption import DisruptionController
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
-from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
-from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController, TaintEvictionController
 from stowplan_cluster.reconcile.kubelet import Containers
 from support.live.controller_cluster import START, target_of, workload
 from support.live.stepped import SteppedCluster, SteppedSimulation

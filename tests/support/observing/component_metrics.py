@@ -2,8 +2,7 @@
 
 from stowplan.kube.config.features import DEFAULT_FEATURES, default_features
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION
-from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
-from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.component import BuildInfo, CompatibilityVersions, ComponentMetrics
 from stowplan.kube.metrics.registry import MetricsOptions
 
 BUILD = BuildInfo(

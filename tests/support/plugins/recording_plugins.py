@@ -10,6 +10,7 @@ from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.config.configuration import PluginRef, Profile
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.handle import Handle, RunningScheduler
 from stowplan.scheduler.framework.interface import (
     EXTENSION_POINTS,
@@ -29,7 +30,6 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
     extension_points,
 )
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.framework.status import Reason, unschedulable

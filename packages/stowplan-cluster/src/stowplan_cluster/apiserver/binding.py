@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stowplan.kube.api.api_errors import NOT_SUPPORTED, REQUIRED, BadRequest, FieldError, conflict, invalid
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan_cluster.apiserver.metadata import check_namespace
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of, set_condition
 from stowplan_cluster.apiserver.schema import conform, struct_named

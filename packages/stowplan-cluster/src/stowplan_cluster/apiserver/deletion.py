@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import INVALID, BadRequest, FieldError, conflict, invalid
 from stowplan.kube.api.field_errors import go_quote
+from stowplan.kube.api.meta import parse_timestamp, timestamp
 from stowplan.kube.api.pod import FINISHED
-from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.metadata import check_types, failed
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.budgets import SeveralBudgetsError, budget_to_charge
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.policy import PodDisruptionBudget
-from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions, Deletion, check_preconditions, options_of
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true, metadata_of, set_condition
 from stowplan_cluster.apiserver.registry import Registry

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from stowplan.kube.api.api_errors import REQUIRED, ApiError, BadRequest, FieldError, conflict, invalid
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.whole_numbers import whole_number
 from stowplan_cluster.apiserver.objects import JsonObject, json_type, keep, metadata_of
 from stowplan_cluster.apiserver.resources import Resource

@@ -19,7 +19,7 @@ from msgspec import field
 
 from stowplan.kube.api import api_errors
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.kubernetes_versions import BINARY_VERSION
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver import conversion, deletion, managed_fields, patches, strategies, validation

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from stowplan.kube.api.api_errors import BadRequest, FieldError
 from stowplan.kube.api.api_errors import invalid as invalid_object
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.users import UserInfo
 from stowplan_cluster.apiserver.authorization import Attributes, Authorizer, Rules
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of

@@ -20,8 +20,7 @@ from stowplan_cluster.controllers.devices.resource_claims import ResourceClaimCo
 from stowplan_cluster.controllers.disruption import DisruptionController
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.controllers.loop import Controller, Loop, select_controllers
-from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController
-from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.nodes.node_lifecycle import NodeLifecycleController, TaintEvictionController
 from stowplan_cluster.controllers.resource_quota import ResourceQuotaController
 from stowplan_cluster.controllers.volumes.volume_controllers import EphemeralVolumeController, Provisioner, VolumeBinder
 from stowplan_cluster.controllers.volumes.volume_protection import ClaimProtectionController, VolumeProtectionController
@@ -29,10 +28,9 @@ from stowplan_cluster.controllers.workloads.cron_job import CronJobController
 from stowplan_cluster.controllers.workloads.daemon_set import DaemonSetController
 from stowplan_cluster.controllers.workloads.deployment import DeploymentController
 from stowplan_cluster.controllers.workloads.horizontal_pod_autoscaler import HorizontalPodAutoscalerController
-from stowplan_cluster.controllers.workloads.job import JobController
+from stowplan_cluster.controllers.workloads.job import JobController, TTLAfterFinishedController
 from stowplan_cluster.controllers.workloads.replica_set import ReplicaSetController, ReplicationControllerController
 from stowplan_cluster.controllers.workloads.stateful_set import StatefulSetController
-from stowplan_cluster.controllers.workloads.ttl_after_finished import TTLAfterFinishedController
 from stowplan_cluster.reconcile.kubelet import AT_ONCE, Containers
 
 if TYPE_CHECKING:

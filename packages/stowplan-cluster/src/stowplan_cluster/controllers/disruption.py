@@ -24,17 +24,15 @@ from msgspec import field
 from stowplan.kube.api.budgets import BudgetPod, BudgetPods, ScaleError, budget_status, expected_pods, expects_scale
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import NOTHING, Selector, SelectorError, compile_label_selector
-from stowplan.kube.api.meta import OwnerReference, controller_of
+from stowplan.kube.api.meta import OwnerReference, controller_of, seconds_of
 from stowplan.kube.api.policy import PodDisruptionBudget, PodDisruptionBudgetStatus
-from stowplan.kube.api.timestamps import seconds_of
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.eviction import BUDGETS
 from stowplan_cluster.apiserver.objects import JsonObject, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.scale import scale_of
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.client import NORMAL, WARNING, ControllerClient
 from stowplan_cluster.controllers.pods_by_node import key_of
 from stowplan_cluster.reconcile.pods import PODS, decode_pod
 from stowplan_cluster.reconcile.views import (

@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from stowplan.kube.api.api_errors import NotFound, not_found
 from stowplan.kube.api.decode import decode_json
-from stowplan.kube.api.meta import ObjectMeta, controller_of
+from stowplan.kube.api.meta import ObjectMeta, controller_of, seconds_of, timestamp
 from stowplan.kube.api.pod import Container
 from stowplan.kube.api.quantity import NANO, Format, format_quantity
-from stowplan.kube.api.timestamps import seconds_of, timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.listing import Page
 from stowplan_cluster.apiserver.objects import JsonObject

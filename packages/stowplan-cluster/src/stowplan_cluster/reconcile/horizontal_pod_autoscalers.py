@@ -19,9 +19,8 @@ from msgspec import field
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.label_selectors import Selector
-from stowplan.kube.api.meta import ApiStruct, LabelSelector, QuantityValue
+from stowplan.kube.api.meta import ApiStruct, LabelSelector, QuantityValue, timestamp
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, milli_value, parse_quantity
-from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.reconcile.pods import Encoded
 from stowplan_cluster.reconcile.replica_counts import (
     Count,

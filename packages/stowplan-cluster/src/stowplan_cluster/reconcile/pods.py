@@ -9,7 +9,7 @@ from typing import Protocol
 
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.deletion_order import deletion_rank
-from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta
+from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta, seconds_of
 from stowplan.kube.api.pod import (
     FINISHED,
     PodCondition,
@@ -17,7 +17,6 @@ from stowplan.kube.api.pod import (
     PodResourceClaimStatus,
     PodSpec,
 )
-from stowplan.kube.api.timestamps import seconds_of
 
 PODS = "pods"
 

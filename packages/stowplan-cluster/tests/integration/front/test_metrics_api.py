@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.users import UserInfo
 
 NOW = 1_800_000_000.0

@@ -1,6 +1,6 @@
 import pytest
 
-from stowplan_cluster.controllers.events import EventRecorder
+from stowplan_cluster.controllers.client import EventRecorder
 from support.live.controller_cluster import LiveCluster, workload
 
 

@@ -3,7 +3,7 @@ from random import Random
 import pytest
 
 from stowplan.kube.api.decode import convert
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan_cluster.reconcile.pods import Pod, by_deletion_order, next_availability
 
 NOW = 1_700_000_000.0

@@ -62,7 +62,7 @@ def scenario(
       stowplan simulate week/scenario.yaml
     """
     from stowplan.kube.api.manifest_files import LoadError, load_manifests
-    from stowplan.kube.api.timestamps import timestamp
+    from stowplan.kube.api.meta import timestamp
     from stowplan.kube.api.yaml_text import to_yaml
     from stowplan_lab.simulation.definition.amounts import seconds
     from stowplan_lab.simulation.definition.scenario_loading import load_scenario

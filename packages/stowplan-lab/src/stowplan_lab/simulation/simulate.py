@@ -33,9 +33,8 @@ from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.manifest_files import LoadError
-from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.meta import ObjectMeta, parse_timestamp
 from stowplan.kube.api.pod import Pod
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.declaration import Declarations
@@ -46,8 +45,7 @@ from stowplan.kube.timing.waits import Waits
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
-from stowplan.scheduler.extenders.asking import asking, extenders_without_binders
-from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.extenders.calls import Calls, asking, extenders_without_binders
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create

@@ -18,9 +18,8 @@ from msgspec import field
 
 from stowplan.drivers.virtual_time.driver import Call, VirtualTime
 from stowplan.kube.api.api_errors import ApiError, Forbidden
-from stowplan.kube.api.meta import ApiStruct, ObjectMeta
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta, timestamp
 from stowplan.kube.api.pod import Pod, PodCondition, PodSpec
-from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.key_queue import delay_after
 from stowplan.scheduler.cluster.state import ClusterState

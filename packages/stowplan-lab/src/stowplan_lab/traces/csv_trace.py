@@ -17,8 +17,8 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.admission import admit
 from stowplan.kube.api.decode import DecodeError, convert, validate_object
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.quantity import parse_quantity
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config.config_errors import did_you_mean
 from stowplan_lab.traces.rows import CsvFile, in_order

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from stowplan.kube.api.reconcile_events import NORMAL as NORMAL
     from stowplan.kube.api.reconcile_events import WARNING as WARNING
     from stowplan.kube.api.reconcile_events import Event as Event
-    from stowplan.scheduler.cluster.object_dependencies import ObjectIndex as ObjectIndex
-    from stowplan.scheduler.cluster.object_dependencies import key_of as key_of
+    from stowplan.scheduler.cluster.objects import ObjectIndex as ObjectIndex
+    from stowplan.scheduler.cluster.objects import key_of as key_of
     from stowplan.scheduler.framework.requests import Create as Create
     from stowplan.scheduler.framework.requests import Delete as Delete
     from stowplan.scheduler.framework.requests import Patch as Patch

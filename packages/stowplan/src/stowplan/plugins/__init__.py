@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.arrays import Rows as Rows
     from stowplan.scheduler.cluster.arrays import Values as Values
     from stowplan.scheduler.cluster.node_objects import NodeObjects as NodeObjects
-    from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT as ANY_OBJECT
-    from stowplan.scheduler.cluster.object_dependencies import ObjectDependency as ObjectDependency
-    from stowplan.scheduler.cluster.object_dependencies import ObjectIndex as ObjectIndex
+    from stowplan.scheduler.cluster.objects import ANY_OBJECT as ANY_OBJECT
+    from stowplan.scheduler.cluster.objects import ObjectDependency as ObjectDependency
+    from stowplan.scheduler.cluster.objects import ObjectIndex as ObjectIndex
     from stowplan.scheduler.cluster.pod_indexes import PodIndex as PodIndex
     from stowplan.scheduler.cluster.pod_indexes import PodsByValue as PodsByValue
     from stowplan.scheduler.cluster.pod_info import PodInfo as PodInfo
@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.declarations import SignPlugin as SignPlugin
     from stowplan.scheduler.framework.declarations import TemplateSigned as TemplateSigned
     from stowplan.scheduler.framework.diagnosis import Diagnosis as Diagnosis
+    from stowplan.scheduler.framework.diagnosis import Entry as Entry
+    from stowplan.scheduler.framework.diagnosis import Rejections as Rejections
     from stowplan.scheduler.framework.events import ASSIGNED_POD as ASSIGNED_POD
     from stowplan.scheduler.framework.events import NODE as NODE
     from stowplan.scheduler.framework.events import POD as POD
@@ -71,23 +73,23 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.events import queue_if as queue_if
     from stowplan.scheduler.framework.eviction_plan import EvictionPlan as EvictionPlan
     from stowplan.scheduler.framework.eviction_plan import GroupEvictionPlan as GroupEvictionPlan
-    from stowplan.scheduler.framework.explanations.changes import Change as Change
-    from stowplan.scheduler.framework.explanations.changes import Dial as Dial
-    from stowplan.scheduler.framework.explanations.changes import Step as Step
-    from stowplan.scheduler.framework.explanations.changes import Way as Way
-    from stowplan.scheduler.framework.explanations.changes import move as move
-    from stowplan.scheduler.framework.explanations.changes import with_labels as with_labels
-    from stowplan.scheduler.framework.explanations.changes import with_spec as with_spec
     from stowplan.scheduler.framework.explanations.explanation import Explanation as Explanation
-    from stowplan.scheduler.framework.explanations.grouping import Refusal as Refusal
     from stowplan.scheduler.framework.explanations.inspection import Inspection as Inspection
     from stowplan.scheduler.framework.explanations.preemption import Eviction as Eviction
     from stowplan.scheduler.framework.explanations.preemption import Preemption as Preemption
     from stowplan.scheduler.framework.explanations.preemption import Victim as Victim
     from stowplan.scheduler.framework.explanations.preemption import eviction as eviction
     from stowplan.scheduler.framework.explanations.remedy import HOPELESS as HOPELESS
+    from stowplan.scheduler.framework.explanations.remedy import Change as Change
+    from stowplan.scheduler.framework.explanations.remedy import Dial as Dial
+    from stowplan.scheduler.framework.explanations.remedy import Refusal as Refusal
     from stowplan.scheduler.framework.explanations.remedy import Remedy as Remedy
+    from stowplan.scheduler.framework.explanations.remedy import Step as Step
+    from stowplan.scheduler.framework.explanations.remedy import Way as Way
+    from stowplan.scheduler.framework.explanations.remedy import move as move
     from stowplan.scheduler.framework.explanations.remedy import one_or_all as one_or_all
+    from stowplan.scheduler.framework.explanations.remedy import with_labels as with_labels
+    from stowplan.scheduler.framework.explanations.remedy import with_spec as with_spec
     from stowplan.scheduler.framework.handle import Handle as Handle
     from stowplan.scheduler.framework.interface import MAX_SCORE as MAX_SCORE
     from stowplan.scheduler.framework.interface import MIN_SCORE as MIN_SCORE
@@ -120,8 +122,6 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.interface import ReservePlugin as ReservePlugin
     from stowplan.scheduler.framework.interface import ScorePlugin as ScorePlugin
     from stowplan.scheduler.framework.pod_shift import PodShift as PodShift
-    from stowplan.scheduler.framework.rejections import Entry as Entry
-    from stowplan.scheduler.framework.rejections import Rejections as Rejections
     from stowplan.scheduler.framework.requests import Bind as Bind
     from stowplan.scheduler.framework.requests import Create as Create
     from stowplan.scheduler.framework.requests import Delete as Delete

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from stowplan.kube.api.container_totals import qos_class as _qos_class
-from stowplan.kube.api.meta import QuantityValue
+from stowplan.kube.api.meta import QuantityValue, parse_timestamp
 from stowplan.kube.api.pod import SecurityContext
 from stowplan.kube.api.quantity import format_quantity, milli_value, parse_quantity, read_quantity
 from stowplan.kube.api.quantity import value as whole_value
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Container, Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
 
 if TYPE_CHECKING:

@@ -19,8 +19,7 @@ from stowplan.ask.explain.judging import kinds_of
 from stowplan.ask.explain.node_view import node_view
 from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.refusals import condition_of
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, condition_of
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.types import PodGroup
 from stowplan.net.serving.requests.messages import JSON, Request, Response

@@ -19,7 +19,7 @@ from stowplan.kube.api.quotas import CountedPod
 from stowplan.kube.api.runtime_classes import apply_class, name_of_class
 from stowplan.kube.api.storage import StorageClass, default_class
 from stowplan.kube.api.taints import NOT_READY, UNREACHABLE
-from stowplan.kube.claims.annotations import STORAGE_CLASS
+from stowplan.kube.claims.claim_terms import STORAGE_CLASS
 from stowplan_cluster.apiserver.objects import JsonObject, metadata_of
 from stowplan_cluster.apiserver.resources import Resource
 

@@ -19,8 +19,8 @@ from stowplan.kube.api import regexes
 from stowplan.kube.api.api_errors import FieldError
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.kube.api.merge_patches import copy_of
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.regexes import PatternError
-from stowplan.kube.api.timestamps import timestamp
 from stowplan_cluster.apiserver.custom import formats
 from stowplan_cluster.apiserver.custom.field_paths import FieldPathError, field_at
 from stowplan_cluster.apiserver.custom.openapi import compile_pattern, validate_value

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.managed_fields.field_sets import FieldSet, decoded, ordered, union
 from stowplan_cluster.apiserver.objects import JsonObject

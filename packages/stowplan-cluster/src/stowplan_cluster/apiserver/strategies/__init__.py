@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, equal, keep, metadata_of
 from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.strategies import devices, pods, services, workloads

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.resources import Resource
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.container_totals import qos_class
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, keep, metadata_of, set_condition
 
 _NOT_OF_SUBRESOURCES = ("deletionTimestamp", "labels", "annotations", "finalizers", "ownerReferences")

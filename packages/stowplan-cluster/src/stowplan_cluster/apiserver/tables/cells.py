@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.selection import format_selector

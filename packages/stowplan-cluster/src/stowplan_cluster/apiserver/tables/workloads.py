@@ -5,8 +5,8 @@ Upstream: pkg/printers/internalversion/printers.go.
 
 from __future__ import annotations
 
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.quantity import Format, format_quantity, parse_quantity
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.selection import format_selector
 from stowplan_cluster.apiserver.tables.cells import (

@@ -29,9 +29,8 @@ from stowplan.kube.api.devices import Device, ResourceSlice
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.client import WARNING, ControllerClient
 from stowplan_cluster.controllers.devices.device_views import RESOURCE_CLAIMS, SLICES
-from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.controllers.pods_by_node import NODES
 from stowplan_cluster.reconcile.views import Key
 

@@ -21,15 +21,14 @@ from stowplan.kube.api.affinity import Taint, Toleration
 from stowplan.kube.api.decode import decode_json
 from stowplan.kube.api.device_claims import DeviceRequestAllocationResult, ResourceClaim
 from stowplan.kube.api.devices import DeviceTaint, DeviceTaintRule, ResourceSlice
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.taints import NO_EXECUTE, tolerates
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.claims.claim_terms import ClaimKey
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.client import NORMAL, ControllerClient
 from stowplan_cluster.controllers.devices import device_views
-from stowplan_cluster.controllers.events import NORMAL
 from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod
 from stowplan_cluster.reconcile.views import Key
 

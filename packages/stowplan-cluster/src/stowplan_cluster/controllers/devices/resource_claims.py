@@ -22,7 +22,7 @@ from stowplan.kube.claims.claim_terms import ClaimKey
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
+from stowplan_cluster.controllers.client import WARNING, ControllerClient
 from stowplan_cluster.controllers.devices.device_views import (
     CLAIM_TEMPLATES,
     GROUPS_API,
@@ -35,7 +35,6 @@ from stowplan_cluster.controllers.devices.device_views import (
     is_done,
     may_claim,
 )
-from stowplan_cluster.controllers.events import WARNING
 from stowplan_cluster.reconcile.pods import PODS, Pod, decode_pod
 from stowplan_cluster.reconcile.views import AnyObject, Key
 

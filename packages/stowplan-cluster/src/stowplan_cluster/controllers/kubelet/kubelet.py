@@ -36,13 +36,13 @@ from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
 from stowplan.kube.api.decode import decode_json
+from stowplan.kube.api.meta import micro_timestamp, parse_timestamp, timestamp
 from stowplan.kube.api.pod import FINISHED, Pod
-from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp, timestamp
 from stowplan_cluster.apiserver.deletion import DeleteOptions
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.events import NORMAL, WARNING, EventRecorder
+from stowplan_cluster.controllers.client import NORMAL, WARNING, EventRecorder
 from stowplan_cluster.controllers.kubelet import kubelet_node, kubelet_status
 from stowplan_cluster.controllers.kubelet.kubelet_admission import Refusal, affinity_refusal, requests_of
 from stowplan_cluster.controllers.kubelet.kubelet_hosts import (

@@ -8,7 +8,7 @@ Upstream: pkg/kubelet/nodestatus/setters.go, k8s.io/component-helpers/apimachine
 
 from __future__ import annotations
 
-from stowplan.kube.api.timestamps import micro_timestamp, timestamp
+from stowplan.kube.api.meta import micro_timestamp, timestamp
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of
 

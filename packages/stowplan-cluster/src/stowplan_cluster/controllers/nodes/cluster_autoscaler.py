@@ -25,8 +25,7 @@ from stowplan_cluster.apiserver.eviction import BUDGETS, evict
 from stowplan_cluster.apiserver.objects import condition_of
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.client import NORMAL, WARNING, ControllerClient
 from stowplan_cluster.controllers.nodes.node_groups import GROUP, ScaledGroup
 from stowplan_cluster.controllers.pods_by_node import NODES, PodsByNode, key_of, node_of
 from stowplan_cluster.reconcile.cluster_autoscaler import (

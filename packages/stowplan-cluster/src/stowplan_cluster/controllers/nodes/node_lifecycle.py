@@ -1,4 +1,4 @@
-"""Detect unhealthy nodes, taint them and mark their pods not ready.
+"""Detect unhealthy nodes, taint them, mark their pods not ready, and evict those that do not tolerate the taints.
 
 Signs of life are renewals of the node's lease and new heartbeats of its Ready condition. A lease renewal only records
 the time: a node is reconciled when it changes and when its grace period would end. When a node becomes not ready, its
@@ -6,7 +6,11 @@ pods do, too.
 
 Left out: what `reconcile.nodes` leaves out, the events RegisteredNode and RemovingNode, the beta labels.
 
-Upstream: pkg/controller/nodelifecycle.
+A pod that does not tolerate a NoExecute taint of its node is deleted at once. If it tolerates all, some only for
+tolerationSeconds, it is deleted when the shortest of these times is over. Neither further taints nor fewer change this
+time, unless there is one that the pod does not tolerate, or none that it tolerates for a time only.
+
+Upstream: pkg/controller/nodelifecycle, pkg/controller/tainteviction.
 """
 
 from __future__ import annotations
@@ -14,17 +18,19 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from stowplan.kube.api.decode import convert, to_dict
+from stowplan.kube.api.affinity import Taint
+from stowplan.kube.api.decode import convert, decode_json, to_dict
 from stowplan.kube.api.node import Node
+from stowplan.kube.api.taints import NO_EXECUTE, eviction_due
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.client import NORMAL, WARNING, ControllerClient
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASE_NAMESPACE, LEASES
-from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode
+from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, PodsByNode, key_of, node_of
 from stowplan_cluster.reconcile.nodes import MONITORED, UNKNOWN, unhealthy_at, with_taints
-from stowplan_cluster.reconcile.pods import PODS
+from stowplan_cluster.reconcile.pods import PODS, decode_pod
+from stowplan_cluster.reconcile.views import Key
 
 
 class _Health:
@@ -142,3 +148,68 @@ class NodeLifecycleController:
         condition.update(status="False", lastTransitionTime=self._client.timestamp)
         self._client.update(stored, pod, subresource="status")
         self._client.events.record(pod, WARNING, "NodeNotReady", "Node is not ready")
+
+
+_REASON = "TaintManagerEviction"
+
+
+class TaintEvictionController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "taint-eviction-controller"
+        self.watches = (NODES, PODS)
+        self._client = ControllerClient(registry, "taint-eviction-controller")
+        self._pods = PodsByNode()
+        #: Node -> NoExecute taints, if any.
+        self._taints: dict[str, tuple[Taint, ...]] = {}
+        #: When pods are to be evicted.
+        self._due: dict[Key, float] = {}
+
+    def keys_of(self, event: Event) -> Sequence[Hashable]:
+        if event.stored.resource == NODES:
+            return self._follow_node(event)
+        self._pods.follow(event)
+        key, node = key_of(event.stored), node_of(event.stored)
+        if event.type == "DELETED":
+            self._due.pop(key, None)
+            return ()
+        return [key] if node in self._taints else ()
+
+    def _follow_node(self, event: Event) -> Sequence[Hashable]:
+        name = event.stored.name
+        before = self._taints.pop(name, ())
+        if event.type == "DELETED":
+            return ()
+        node = decode_json(event.stored.data, Node)
+        taints = tuple(taint for taint in node.spec.taints if taint.effect == NO_EXECUTE)
+        if taints:
+            self._taints[name] = taints
+        return self._pods.on(name) if taints != before else ()
+
+    def reconcile(self, key: Any) -> float | None:
+        stored = self._client.find(PODS, key)
+        if stored is None:
+            return None
+        pod = decode_pod(stored)
+        scheduled, now = self._due.pop(key, None), self._client.now
+        if pod.metadata.deletion_timestamp is not None:
+            return None
+        taints = self._taints.get(node_of(stored), ())
+        due = eviction_due(taints, pod.spec.tolerations, scheduled=scheduled, now=now)
+        if due is None:
+            if scheduled is not None:
+                self._record(stored, f"Cancelling deletion of Pod {key}")
+            return None
+        self._due[key] = due
+        if due > now:
+            return due - now
+        self._evict(stored)
+        return None
+
+    def _evict(self, stored: Stored) -> None:
+        key = key_of(stored)
+        self._record(stored, f"Marking for deletion Pod {key}")
+        message = "Taint manager: deleting due to NoExecute taint"
+        self._client.evict(stored, reason="DeletionByTaintManager", message=message)
+
+    def _record(self, stored: Stored, message: str) -> None:
+        self._client.events.record(stored.to_dict(), NORMAL, _REASON, message)

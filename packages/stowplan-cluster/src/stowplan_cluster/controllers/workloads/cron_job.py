@@ -10,13 +10,11 @@ from typing import Any
 
 from stowplan.kube.api.api_errors import AlreadyExists, ApiError
 from stowplan.kube.api.merge_patches import copy_of
-from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.timestamps import seconds_of, timestamp
+from stowplan.kube.api.meta import controller_of, seconds_of, timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, is_true
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import WARNING
+from stowplan_cluster.controllers.client import WARNING, ControllerClient
 from stowplan_cluster.controllers.workloads.ownership import owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import subject_of
 from stowplan_cluster.reconcile.cron_jobs import (

@@ -20,8 +20,7 @@ from stowplan_cluster.apiserver.resources import Resource
 from stowplan_cluster.apiserver.scale import scale_of, set_scale
 from stowplan_cluster.apiserver.selection import label_selector_of
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import FIELD_MANAGER, NORMAL, WARNING
+from stowplan_cluster.controllers.client import FIELD_MANAGER, NORMAL, WARNING, ControllerClient
 from stowplan_cluster.controllers.resource_metrics import ResourceMetrics, scaled_pod
 from stowplan_cluster.controllers.workloads.pod_templates import subject_of
 from stowplan_cluster.reconcile import horizontal_pod_autoscalers as autoscaling

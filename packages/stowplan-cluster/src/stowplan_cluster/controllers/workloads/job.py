@@ -1,10 +1,12 @@
-"""Carry out what `reconcile.jobs` decides.
+"""Carry out what `reconcile.jobs` decides, and delete finished Jobs after spec.ttlSecondsAfterFinished.
 
 Each pod has a finalizer until it is counted, so that no pod is lost if finished pods are deleted, and none is counted
 twice: the finalizer goes after the status is written. What is known of failures is kept in memory, and does not survive
 a restart.
 
-Upstream: pkg/controller/job.
+Unlike upstream, which deletes in the foreground, a Job whose time is over is deleted at once and its pods follow.
+
+Upstream: pkg/controller/job, pkg/controller/ttlafterfinished.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stowplan.kube.api.api_errors import ApiError
-from stowplan.kube.api.timestamps import seconds_of, timestamp
+from stowplan.kube.api.meta import seconds_of, timestamp
 from stowplan_cluster.apiserver.objects import JsonObject, condition_of, is_true, set_condition
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
@@ -292,3 +294,33 @@ class _Sync:
     def _record(self, before: Progress, step: Step) -> None:
         for event in events_of(self._job, before, step):
             self._client.events.record(subject_of(self._job), *event)
+
+
+class TTLAfterFinishedController:
+    def __init__(self, registry: Registry) -> None:
+        self.name = "ttl-after-finished-controller"
+        self.watches = (JOBS.storage,)
+        self._client = ControllerClient(registry, "ttl-after-finished-controller")
+
+    def keys_of(self, event: Event) -> Sequence[Key]:
+        return [Key(event.stored.namespace, event.stored.name, event.stored.uid)]
+
+    def reconcile(self, key: Any) -> float | None:
+        stored = self._client.find(JOBS.storage, key)
+        if stored is None:
+            return None
+        job = JOBS.decode(stored)
+        seconds = job.spec.ttl_seconds_after_finished
+        if seconds is None or job.deleting or not is_finished(job):
+            return None
+        left = _finished_at(job) + seconds - self._client.now
+        if left > 0:
+            return left
+        self._client.delete(JOBS.storage, key.namespace, key.name, uid=key.uid)
+        return None
+
+
+def _finished_at(job: Job) -> float:
+    type_ = COMPLETE if is_true(job.status, COMPLETE) else JOB_FAILED
+    condition = condition_of(job.status, type_) or {}
+    return seconds_of(condition.get("lastTransitionTime"))

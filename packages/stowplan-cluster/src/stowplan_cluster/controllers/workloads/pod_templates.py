@@ -16,8 +16,7 @@ import msgspec
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.merge_patches import copy_of
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.client import NORMAL, WARNING, ControllerClient
 from stowplan_cluster.controllers.workloads.ownership import owner_reference
 from stowplan_cluster.reconcile.pods import PODS, Pod
 from stowplan_cluster.reconcile.views import Workload

@@ -18,8 +18,7 @@ from stowplan.kube.claims.stateful_claims import claim_volumes, claims_for, iden
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.store import Event, Stored
-from stowplan_cluster.controllers.client import ControllerClient
-from stowplan_cluster.controllers.events import NORMAL, WARNING
+from stowplan_cluster.controllers.client import NORMAL, WARNING, ControllerClient
 from stowplan_cluster.controllers.workloads.ownership import Ownership, owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import new_pod, subject_of
 from stowplan_cluster.controllers.workloads.revisions import HASH, REVISION_HASH, Revision, RevisionHistory

@@ -1,6 +1,6 @@
 import pytest
 
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan_cluster.controllers.kubelet.kubelet import Kubelet
 from stowplan_cluster.controllers.kubelet.kubelet_hosts import AddressPool, is_network
 from stowplan_cluster.controllers.kubelet.kubelet_node import LEASES

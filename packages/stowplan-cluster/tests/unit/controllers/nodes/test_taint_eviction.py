@@ -1,6 +1,6 @@
 import pytest
 
-from stowplan_cluster.controllers.nodes.taint_eviction import TaintEvictionController
+from stowplan_cluster.controllers.nodes.node_lifecycle import TaintEvictionController
 from support.live.living_cluster import Living, condition, node
 
 TAINT = {"key": "example.com/gone", "value": "yes", "effect": "NoExecute"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from support.live.controller_cluster import LiveCluster, workload
 
 USAGE = "stowplan.io/usage-cpu"

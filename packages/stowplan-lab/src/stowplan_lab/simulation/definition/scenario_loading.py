@@ -10,7 +10,7 @@ from typing import Any
 
 from stowplan.ask.offline import ClusterError
 from stowplan.ask.rebalance.goals import GOALS, goal_named
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.config.features import GateError
 from stowplan.kube.kubernetes_versions import VersionError
 from stowplan.kube.structs import PlainStruct

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.node import NodeCondition
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.framework.requests import Create, Delete, Update
 from stowplan_cluster.reconcile.cluster_autoscaler import node_amounts

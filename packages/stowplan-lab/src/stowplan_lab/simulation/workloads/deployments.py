@@ -13,8 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.driver import Call
-from stowplan.kube.api.meta import ObjectMeta
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import ObjectMeta, timestamp
 from stowplan_cluster.reconcile.deployments import RECREATE, Step, next_step, oldest_first, replicas_annotations
 from stowplan_cluster.reconcile.views import Deployment, DeploymentSpec, ReplicaSet, ReplicaSetSpec
 from stowplan_lab.simulation.results.ledger import Entry

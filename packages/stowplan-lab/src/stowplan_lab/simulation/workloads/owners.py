@@ -18,8 +18,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.meta import ApiStruct, OwnerReference
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import ApiStruct, OwnerReference, timestamp
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod

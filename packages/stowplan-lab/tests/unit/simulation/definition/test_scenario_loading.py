@@ -10,7 +10,7 @@ from random import Random
 import jsonschema
 import pytest
 
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan_lab.simulation.definition.scenario_fields import scenario_schema, times_of
 from stowplan_lab.simulation.definition.scenario_loading import load_scenario
 from stowplan_lab.simulation.scenario_errors import ScenarioError

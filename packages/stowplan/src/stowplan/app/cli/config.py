@@ -28,8 +28,13 @@ from stowplan.kube.config.config_errors import ConfigFileError
 from stowplan.kube.config.config_loading import Loaded, load_document
 from stowplan.kube.config.reports.conversion import converted, converted_text, refusals
 from stowplan.kube.config.reports.differences import Difference, EffectiveProfile, differences, effective_profiles
-from stowplan.kube.config.reports.fields import ExplainedField, UnknownFieldError, explain_field, known_paths
-from stowplan.kube.config.reports.json_schema import json_schema
+from stowplan.kube.config.reports.fields import (
+    ExplainedField,
+    UnknownFieldError,
+    explain_field,
+    json_schema,
+    known_paths,
+)
 from stowplan.kube.config.schema import API_VERSION
 from stowplan.kube.config.unused_settings import unused_plugins, unused_settings
 from stowplan.scheduler.framework.runtime.registry import PluginLoadError

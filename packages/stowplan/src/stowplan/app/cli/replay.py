@@ -18,8 +18,7 @@ from stowplan.app.cli.shell_completion import complete_file, file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.ask.explain.text.tables import Block, Grid, Line, write
-from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
+from stowplan.drivers.hang_guard.hang_guard import CallGuard, InterruptedCalls
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, moment_text, rotated
 from stowplan.history.recordings.replaying import Replayed, Step, difference, moment_of, note_of
 from stowplan.history.recordings.rerun import RerunResult, rerun

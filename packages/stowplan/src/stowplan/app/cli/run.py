@@ -36,10 +36,10 @@ from stowplan.app.daemon.process import ClusterConnector, Job, opened
 from stowplan.app.daemon.recording_file import kept_annotations, recording
 from stowplan.app.daemon.tracing import tracer_of
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME
 from stowplan.kube.api.policy import Lease
 from stowplan.kube.api.port import Api
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.config import Configuration, load_config
 from stowplan.kube.config.config_errors import os_error_text
 from stowplan.kube.klog.value_text import duration_text
@@ -48,7 +48,7 @@ from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.framework.explanations.formatting import count, joined
 
 if TYPE_CHECKING:
-    from stowplan.app.daemon.own_port import OwnPort
+    from stowplan.app.daemon.secure_port import OwnPort
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.net.client.connection import Connection
 
@@ -141,7 +141,7 @@ def run(
       stowplan run --port 10259 --cert-dir . &
       stowplan explain --from-scheduler https://127.0.0.1:10259 --certificate-authority kube-scheduler.crt pod web
     """
-    from stowplan.app.daemon.own_port import OwnPort
+    from stowplan.app.daemon.secure_port import OwnPort
 
     with reported(config), _logging(verbosity, log_format) as flush:
         guard = HangGuard()
@@ -294,7 +294,7 @@ async def _answering(own: OwnPort | None, job: Job, scheduler: Scheduler) -> Asy
     if own is None and not has_place_for_socket():
         yield []
         return
-    from stowplan.app.daemon.own_port import answering
+    from stowplan.app.daemon.secure_port import answering
 
     async with answering(own, job, scheduler, report=_warn) as how_to_ask:
         yield how_to_ask

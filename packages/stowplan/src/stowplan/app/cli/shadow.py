@@ -48,8 +48,7 @@ from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.engine.input_log.recording import RecordingError
 from stowplan.scheduler.engine.inputs import Changes, Served
-from stowplan.scheduler.extenders.asking import asking
-from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.extenders.calls import Calls, asking
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.registry import Registry
 

@@ -46,7 +46,7 @@ from stowplan.ask.explain.text.reported_status import decisions_page, group_stat
 from stowplan.ask.explain.text.tables import Block, Line, page_to_json
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.refusals import condition_of
+from stowplan.ask.explain.verdicts.verdict import condition_of
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.timing.times import REAL_TIMES, Times

@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING
 
 from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.port import Api, Unreachable
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Event
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.gates import Versions
 from stowplan.kube import compiled
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
+from stowplan.kube.metrics.component import BuildInfo, CompatibilityVersions
 
 _COMPATIBLE = ("EmulationMajor", "EmulationMinor", "MinCompatibilityMajor", "MinCompatibilityMinor")
 

@@ -21,8 +21,7 @@ from stowplan.app.sources.object_references import SINGULARS, Reference, kind_me
 from stowplan.ask.explain.reported_events import last_reported_time
 from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.refusals import condition_of
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, condition_of
 from stowplan.ask.explain.workload_status import workload_record
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.object_files import objects_of_files
@@ -32,7 +31,7 @@ from stowplan.ask.offline.arguments import near_names
 from stowplan.ask.what_if.hypothetical_changes import Put
 from stowplan.ask.what_if.relief import group_relief, relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
-from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
+from stowplan.drivers.hang_guard.hang_guard import InterruptedCalls
 from stowplan.history.recordings.recording_files import moment_text
 from stowplan.history.recordings.replaying import moment_of, note_of
 from stowplan.kube.api.pod import FINISHED
@@ -47,8 +46,7 @@ from stowplan.kube.api.types import (
     StorageClass,
 )
 from stowplan.kube.api.yaml_text import first_value
-from stowplan.kube.claims.annotations import SELECTED_NODE
-from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
+from stowplan.kube.claims.claim_terms import SELECTED_NODE, class_name_of, is_fully_bound
 from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import group_gates, known_gates
 from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of, version_for

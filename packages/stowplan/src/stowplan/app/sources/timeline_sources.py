@@ -19,8 +19,7 @@ from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import cluster_features
 from stowplan.drivers.hang_guard.guarded_plugins import Guard, registry_with_installed
-from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
+from stowplan.drivers.hang_guard.hang_guard import CallGuard, InterruptedCalls
 from stowplan.history.recordings.recording_files import entries_of, files_of_run, header_of, rotated
 from stowplan.history.recordings.replaying import Replayed
 from stowplan.history.recordings.rerun import Rerun

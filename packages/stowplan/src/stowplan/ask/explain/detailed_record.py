@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from stowplan.ask.explain.suggestions.explanations import Explanations, VerdictInspection, inspecting
-from stowplan.ask.explain.verdicts.refusals import refusals
-from stowplan.ask.explain.verdicts.verdict import Verdict
-from stowplan.scheduler.framework.explanations.grouping import Refusal
+from stowplan.ask.explain.verdicts.verdict import Verdict, refusals
+from stowplan.scheduler.framework.explanations.remedy import Refusal
 from stowplan.scheduler.inspection.records import RefusalRecord, VerdictRecord
 
 if TYPE_CHECKING:

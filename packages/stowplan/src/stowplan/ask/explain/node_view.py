@@ -14,8 +14,7 @@ from msgspec.structs import replace
 from stowplan.ask.explain.suggestions.explanations import Explanations, inspecting
 from stowplan.ask.explain.suggestions.suggestions import TRIES, suggest_on
 from stowplan.ask.explain.verdicts.advice import Suggestion
-from stowplan.ask.explain.verdicts.refusals import refusals
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, refusals
 from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo

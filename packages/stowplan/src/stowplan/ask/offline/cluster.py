@@ -52,8 +52,7 @@ from stowplan.kube.klog import without_log
 from stowplan.kube.kubernetes_versions import version_for
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.scheduler.cluster.arrays import Mask
-from stowplan.scheduler.cluster.object_dependencies import key_of
-from stowplan.scheduler.cluster.objects import STORED
+from stowplan.scheduler.cluster.objects import STORED, key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.cluster.transaction import Transaction
@@ -63,8 +62,7 @@ from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import WallClock
 from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
-from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
-from stowplan.scheduler.extenders.calls import Calls, kinds_wanted
+from stowplan.scheduler.extenders.calls import Calls, asking, extenders_without_binders, kinds_wanted, posting_to
 from stowplan.scheduler.framework.boundary import call, nothing
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, events_of_change

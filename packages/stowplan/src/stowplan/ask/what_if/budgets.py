@@ -30,7 +30,7 @@ from stowplan.kube.api.meta import OwnerReference, controller_of
 from stowplan.kube.api.policy import PodDisruptionBudgetStatus
 from stowplan.kube.api.types import PodDisruptionBudget
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.objects import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 _UNKNOWN = PodDisruptionBudgetStatus()

@@ -15,7 +15,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from stowplan.ask.explain.verdicts.refusals import refusals
+from stowplan.ask.explain.verdicts.verdict import refusals
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
 from stowplan.ask.what_if.hypothetical_claims import bind_claims_of, claims_of, with_own_claims
@@ -27,7 +27,7 @@ from stowplan.kube.claims.claim_terms import class_name_of, is_fully_bound
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+from stowplan.scheduler.cluster.objects import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.boundary import declares

@@ -26,12 +26,11 @@ from stowplan.ask.what_if.settling import is_ordered, put_back
 from stowplan.kube.api.affinity import Taint as TaintOfNode
 from stowplan.kube.api.deletion_order import deletion_rank
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
-from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.meta import ApiStruct, seconds_of
 from stowplan.kube.api.taints import tolerates
-from stowplan.kube.api.timestamps import seconds_of
 from stowplan.kube.api.types import Node, PersistentVolume, PersistentVolumeClaim, Pod, StatefulSet
 from stowplan.kube.config import Configuration
-from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.objects import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import count
 

@@ -36,10 +36,9 @@ from stowplan.kube.api.types import (
     StorageClass,
 )
 from stowplan.kube.api.volumes import PersistentVolumeClaimTemplate
-from stowplan.kube.claims.annotations import STORAGE_CLASS
-from stowplan.kube.claims.claim_terms import NO_PROVISIONER, class_name_of, is_fully_bound
+from stowplan.kube.claims.claim_terms import NO_PROVISIONER, STORAGE_CLASS, class_name_of, is_fully_bound
 from stowplan.kube.claims.stateful_claims import claim_name
-from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
+from stowplan.scheduler.cluster.objects import ObjectIndex
 from stowplan.scheduler.in_tree.common.volume_claims import claim_names
 from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of
 from stowplan.scheduler.in_tree.volume_binding.explanation import where

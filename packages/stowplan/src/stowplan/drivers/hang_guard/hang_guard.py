@@ -38,7 +38,7 @@ import time
 import traceback
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import FrameType
 from typing import Any
@@ -399,3 +399,33 @@ def _is_debugged(frame: FrameType | None) -> bool:
 
 
 _GUARDED = frozenset((HangGuard.call.__code__, CallGuard.call.__code__))
+
+
+class InterruptedCalls:
+    """The guard of a replay: calls that hung in the recorded run fail at once, are not made, and need no clock.
+
+    Calls of a step are counted as `HangGuard` counts them.
+    """
+
+    def __init__(self) -> None:
+        self.guarded: set[tuple[str, str]] = set()
+        self.in_use = False
+        self._calls_in_step = 0
+        #: Index of an interrupted call in the step -> its error message.
+        self._expected: dict[int, str] = {}
+
+    def expect(self, calls: Sequence[InterruptedCall]) -> None:
+        """Start a step in which these calls were interrupted."""
+        self._calls_in_step = 0
+        self._expected = dict(calls)
+
+    def call(self, plugin: str, point: str, function: Callable[..., Any], /, *args: Any) -> Any:
+        self._calls_in_step += 1
+        why = self._expected.get(self._calls_in_step)
+        if why is not None:
+            raise PluginTimeoutError(why)
+        return function(*args)
+
+    def limited(self, plugin: str, point: str, running: Awaitable[Any], /) -> Awaitable[Any]:
+        """Not used in a replay, which has the coroutines' results."""
+        return running

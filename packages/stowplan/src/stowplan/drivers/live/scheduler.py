@@ -13,11 +13,10 @@ Upstream: pkg/scheduler/scheduler.go.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from stowplan.drivers.live.cancellation import cancel_all
 from stowplan.drivers.live.effects import Effects
 from stowplan.drivers.live.extenders import HttpExtenderClients
 from stowplan.drivers.live.informers import Informers
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.waiting_pods import WaitingPods
     from stowplan.scheduler.inspection.stories import Stories
     from stowplan.scheduler.queue.scheduling_queue import SchedulingQueue
+
 
 #: Seconds that the loop schedules before it yields to other tasks. Longer turns cost less per pod. After a rejected pod
 #: they are shorter, so that many of those do not delay the events that would help them.
@@ -497,3 +497,31 @@ async def _first_to_end(tasks: Sequence[asyncio.Task[None]]) -> None:
     for task in done:
         if not task.cancelled():
             task.result()
+
+
+async def cancel_all(
+    tasks: Iterable[asyncio.Task[Any]], *, seconds: float, sleep: Callable[[float], Awaitable[object]]
+) -> set[asyncio.Task[Any]]:
+    """Cancel the tasks and wait until they have ended; return those that have not after this many seconds.
+
+    A plugin that catches every exception also catches CancelledError. Its task is abandoned, so that it cannot keep
+    alive a process that has lost its lease.
+    """
+    ending = {task for task in tasks if not task.done()}
+    for task in ending:
+        task.cancel()
+    if not ending:
+        return ending
+    left, alarm = set(ending), asyncio.ensure_future(sleep(seconds))
+    try:
+        while left and not alarm.done():
+            await asyncio.wait((*left, alarm), return_when=asyncio.FIRST_COMPLETED)
+            left = {task for task in left if not task.done()}
+    finally:
+        alarm.cancel()
+        await asyncio.gather(alarm, return_exceptions=True)
+    for task in ending - left:
+        # Otherwise asyncio logs that the exception was never retrieved.
+        if not task.cancelled():
+            task.exception()
+    return left

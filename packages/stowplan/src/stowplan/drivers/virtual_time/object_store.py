@@ -35,11 +35,10 @@ from stowplan.kube.api.api_errors import (
 )
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.field_errors import go_quote
-from stowplan.kube.api.meta import ApiStruct, ObjectMeta
+from stowplan.kube.api.meta import ApiStruct, ObjectMeta, parse_timestamp, timestamp
 from stowplan.kube.api.pod import FINISHED, Pod, PodCondition
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.resources import resource_of
-from stowplan.kube.api.timestamps import parse_timestamp, timestamp
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Request, Update
 

@@ -17,10 +17,9 @@ from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.drivers.virtual_time.object_store import ObjectStore, runs
 from stowplan.drivers.virtual_time.virtual_api import ListObjects, PendingCall
 from stowplan.drivers.virtual_time.volume_controllers import FOLLOWED, VolumeControllers
-from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.meta import ApiStruct, parse_timestamp
 from stowplan.kube.api.pod import FINISHED, Pod, grace_period_of
 from stowplan.kube.api.port import Change, Listing
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.framework.requests import Bind, Delete, Done, Outcome, Read, Refused
 

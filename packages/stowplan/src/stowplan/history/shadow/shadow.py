@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from stowplan.history.shadow.bind_comparison import Comparison, Kind, compared
 from stowplan.history.shadow.decision_order import CONCURRENT_SECONDS, Bind, DecisionOrder
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.port import Change
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import Times

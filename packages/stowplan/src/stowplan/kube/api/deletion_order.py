@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from math import inf
 
-from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.meta import ObjectMeta, seconds_of
 from stowplan.kube.api.pod import DELETION_COST
-from stowplan.kube.api.timestamps import seconds_of
 
 _PHASE_ORDER = {"Pending": 0, "Unknown": 1, "Running": 2}
 

@@ -1,4 +1,4 @@
-"""Types shared by all Kubernetes objects: metadata, label selectors, references.
+"""Types shared by all Kubernetes objects: metadata, label selectors, references, timestamps.
 
 Only fields that the scheduler reads are declared; unknown ones are dropped on decoding. Attribute names are the JSON
 names in snake case. Absent (`None`) and empty are only distinguished where scheduling does.
@@ -8,6 +8,10 @@ hence `gc=False`: a cluster has hundreds of thousands of small structs, and excl
 pauses short.
 """
 
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Annotated, Any
 
 import msgspec
@@ -97,3 +101,34 @@ def reference_to(obj: Any) -> ObjectReference:
         uid=metadata.uid,
         resource_version=metadata.resource_version,
     )
+
+
+#: 9999-12-31T23:59:59Z: RFC 3339 has no later year, but a grace period may be of 292 billion.
+_LATEST = 253_402_300_799
+
+
+def timestamp(seconds: float) -> str:
+    """metav1.Time, an RFC 3339 time in UTC, of seconds since the epoch, at most the end of the year 9999."""
+    return _whole_seconds(min(int(seconds), _LATEST))
+
+
+# Most writes within a second use the same one.
+@lru_cache(maxsize=64)
+def _whole_seconds(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(seconds: float) -> str:
+    """metav1.MicroTime of seconds since the epoch."""
+    whole, micros = divmod(round(seconds * 1e6), 1_000_000)
+    return f"{_whole_seconds(whole)[:-1]}.{micros:06}Z"
+
+
+def parse_timestamp(text: str) -> float:
+    """Seconds since the epoch; ValueError if it is not an RFC 3339 time."""
+    return datetime.fromisoformat(text).timestamp()
+
+
+def seconds_of(text: str | None) -> float:
+    """A timestamp in epoch seconds; 0 if there is none."""
+    return parse_timestamp(text) if text else 0.0

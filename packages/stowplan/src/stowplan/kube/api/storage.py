@@ -7,8 +7,15 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from stowplan.kube.api.affinity import NodeSelector, TopologySelectorTerm
-from stowplan.kube.api.meta import ApiStruct, Int32, LabelSelector, ObjectMeta, QuantityValue, ResourceList
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import (
+    ApiStruct,
+    Int32,
+    LabelSelector,
+    ObjectMeta,
+    QuantityValue,
+    ResourceList,
+    parse_timestamp,
+)
 from stowplan.kube.api.volumes import PersistentVolumeClaimSpec, PersistentVolumeSource
 
 

@@ -10,12 +10,25 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
-from stowplan.kube.api.meta import ObjectReference, ResourceList, reference_to
+from stowplan.kube.api.meta import ObjectReference, ResourceList, reference_to, timestamp
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.storage import PersistentVolumeClaimStatus, PersistentVolumeStatus
-from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
-from stowplan.kube.claims.annotations import BIND_COMPLETED, BOUND_BY_CONTROLLER, STORAGE_CLASS
+
+#: On a claim or volume: the name of its class, from before there was a field for it.
+STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
+#: On a claim: its volume is bound to it.
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+#: On a claim: the node for which to provision a volume.
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+#: On a claim: the provisioner that has to create its volume, under the newer and the older name.
+STORAGE_PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+BETA_STORAGE_PROVISIONER = "volume.beta.kubernetes.io/storage-provisioner"
+#: On a volume, or on a claim: the controller bound it, and may unbind it.
+BOUND_BY_CONTROLLER = "pv.kubernetes.io/bound-by-controller"
+#: On a volume: the provisioner that created it.
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+
 
 #: Provisioners that create no volumes.
 NO_PROVISIONER = ("", "kubernetes.io/no-provisioner")

@@ -37,10 +37,12 @@ from stowplan.kube.api.storage import (
 )
 from stowplan.kube.api.types import Node
 from stowplan.kube.api.volumes import CSIPersistentVolumeSource
-from stowplan.kube.claims.annotations import PROVISIONED_BY, SELECTED_NODE, STORAGE_PROVISIONER
 from stowplan.kube.claims.claim_terms import (
     NO_PROVISIONER,
+    PROVISIONED_BY,
     RELEASED,
+    SELECTED_NODE,
+    STORAGE_PROVISIONER,
     ClaimKey,
     class_name_of,
     key_of,

@@ -2,8 +2,9 @@
 
 A claim gets the volume that it names, one reserved for it, the smallest that fits, or a new one from its class's
 provisioner (`provisioner.py`). With WaitForFirstConsumer the scheduler reserves a volume for the claim, or it is
-provisioned once the scheduler has selected a node. A volume is reserved at once; the rest of the binding may take time
-(`takes`), except for a volume that was just provisioned.
+provisioned once the scheduler has selected a node. Available volumes are grouped by class, mode and access modes and
+sorted by size (`VolumeIndex`), so that only those that are large enough are considered. A volume is reserved at once;
+the rest of the binding may take time (`takes`), except for a volume that was just provisioned.
 
 A volume whose claim is gone is Released; with reclaim policy Delete the provisioner removes it. A waiting claim is
 reconciled again when a suitable volume or class is added. Volumes are not resized: if a bound claim requests more, an
@@ -12,12 +13,14 @@ event says so.
 Left out: WaitForPodScheduled events, recycling (such a volume fails, as on a cluster without recycler), migration of
 in-tree volumes.
 
-Upstream: pkg/controller/volume/persistentvolume/pv_controller.go.
+Upstream: pkg/controller/volume/persistentvolume/{pv_controller,index}.go,
+k8s.io/component-helpers/storage/volume/pv_helpers.go (FindMatchingVolume).
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -32,20 +35,19 @@ from stowplan.kube.api.storage import (
     default_class,
     is_default_class,
 )
-from stowplan.kube.claims.annotations import (
-    BETA_STORAGE_PROVISIONER,
-    BIND_COMPLETED,
-    PROVISIONED_BY,
-    SELECTED_NODE,
-    STORAGE_PROVISIONER,
-)
 from stowplan.kube.claims.claim_terms import (
     AVAILABLE,
+    BETA_STORAGE_PROVISIONER,
+    BIND_COMPLETED,
     BOUND,
     NO_PROVISIONER,
     PENDING,
+    PROVISIONED_BY,
     RELEASED,
+    SELECTED_NODE,
+    STORAGE_PROVISIONER,
     ClaimKey,
+    ClaimRequirements,
     bound_claim,
     bound_to,
     claim_of,
@@ -62,8 +64,123 @@ from stowplan.kube.claims.claim_terms import (
     waits_for_consumer,
     wanted_by,
 )
-from stowplan.kube.claims.volume_index import VolumeIndex, fits, mismatch
 from stowplan.kube.claims.writes import NORMAL, WARNING, Effects, LookAgain, Objects, Report, Write
+
+
+class _Group(NamedTuple):
+    """Class and mode have to be equal, access modes a superset."""
+
+    class_name: str
+    mode: str
+    attributes_class: str
+    access_modes: frozenset[str]
+
+
+def group_of(volume: PersistentVolume) -> _Group:
+    spec = volume.spec
+    return _Group(
+        class_name_of(volume), mode_of(volume), spec.volume_attributes_class_name or "", frozenset(spec.access_modes)
+    )
+
+
+class VolumeIndex:
+    def __init__(self) -> None:
+        self._volumes: dict[str, PersistentVolume] = {}
+        #: (size, name) of the free volumes.
+        self._free: dict[_Group, list[tuple[int, str]]] = {}
+        self._of_claims: dict[ClaimKey, dict[str, None]] = {}
+
+    def get(self, name: str) -> PersistentVolume | None:
+        return self._volumes.get(name)
+
+    def put(self, volume: PersistentVolume) -> None:
+        name, claim = volume.metadata.name, claim_of(volume)
+        self.drop(name)
+        self._volumes[name] = volume
+        if claim is not None:
+            self._of_claims.setdefault(claim, {})[name] = None
+        if is_free(volume):
+            insort(self._free.setdefault(group_of(volume), []), _place(volume))
+
+    def drop(self, name: str) -> None:
+        volume = self._volumes.pop(name, None)
+        if volume is None:
+            return
+        claim = claim_of(volume)
+        if claim is not None:
+            left = self._of_claims[claim]
+            del left[name]
+            if not left:
+                del self._of_claims[claim]
+        if is_free(volume):
+            group = group_of(volume)
+            places = self._free[group]
+            del places[bisect_left(places, _place(volume))]
+            if not places:
+                del self._free[group]
+
+    def of_claim(self, key: ClaimKey) -> list[str]:
+        """Names of the volumes whose claimRef names this claim."""
+        return list(self._of_claims.get(key, ()))
+
+    def best_for(
+        self, claim: PersistentVolumeClaim, wanted: ClaimRequirements, *, reserved_only: bool
+    ) -> PersistentVolume | None:
+        """The volume to bind. With `reserved_only` the scheduler chooses among the others."""
+        for name in sorted(self._of_claims.get(key_of(claim), ())):
+            volume = self._volumes[name]
+            # Parity: a reserved volume may have another class.
+            enough = _size(volume) >= (wanted.size or 0) and wanted.access_modes <= frozenset(volume.spec.access_modes)
+            same = group_of(volume)[1:3] == (wanted.volume_mode, wanted.attributes_class)
+            going = volume.metadata.deletion_timestamp is not None
+            if enough and same and not going and is_bound_to(volume.spec.claim_ref, claim):
+                return volume
+        return None if reserved_only else next(self._fitting(wanted), None)
+
+    def _fitting(self, wanted: ClaimRequirements) -> Iterator[PersistentVolume]:
+        groups = [group for group in self._free if suits(group, wanted)]
+        for group in sorted(groups, key=lambda group: (len(group.access_modes), sorted(group.access_modes))):
+            places = self._free[group]
+            for _, name in places[bisect_left(places, (wanted.size or 0, "")) :]:
+                volume = self._volumes[name]
+                if wanted.selector is None or wanted.selector.matches(volume.metadata.labels):
+                    yield volume
+
+
+def suits(offered: _Group, wanted: ClaimRequirements) -> bool:
+    same = wanted.class_name, wanted.volume_mode, wanted.attributes_class
+    return offered[:3] == same and wanted.access_modes <= offered.access_modes and not wanted.problem
+
+
+def fits(volume: PersistentVolume, wanted: ClaimRequirements) -> bool:
+    """Whether the claim can be bound to this free volume."""
+    matches = wanted.selector is None or wanted.selector.matches(volume.metadata.labels)
+    return is_free(volume) and _size(volume) >= (wanted.size or 0) and suits(group_of(volume), wanted) and matches
+
+
+def mismatch(volume: PersistentVolume, wanted: ClaimRequirements) -> str:
+    """Why a claim that names this volume cannot be bound to it; "" if it can."""
+    group = group_of(volume)
+    if volume.metadata.deletion_timestamp is not None:
+        return f'the volume is marked for deletion "{volume.metadata.name}"'
+    if _size(volume) < (wanted.size or 0):
+        return "requested PV is too small"
+    if group.class_name != wanted.class_name:
+        return "storageClassName does not match"
+    if group.attributes_class != wanted.attributes_class:
+        return "volumeAttributesClassName does not match"
+    if group.mode != wanted.volume_mode:
+        return "incompatible volumeMode"
+    return "" if wanted.access_modes <= group.access_modes else "incompatible accessMode"
+
+
+def _size(volume: PersistentVolume) -> int:
+    return size_in(volume.spec.capacity) or 0
+
+
+def _place(volume: PersistentVolume) -> tuple[int, str]:
+    return _size(volume), volume.metadata.name
+
 
 _LOST_REFERENCE = "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!"
 _LOST_VOLUME = "Bound claim has lost its PersistentVolume. Data on the volume is lost!"

@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from stowplan.kube.compiled import mypyc_attr
-from stowplan.scheduler.cluster.object_dependencies import key_of
-from stowplan.scheduler.cluster.objects import ObjectStore
+from stowplan.scheduler.cluster.objects import ObjectStore, key_of
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
 
 T = TypeVar("T")

@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from stowplan.kube.api.types import CompositePodGroup, PodGroup
-from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
-from stowplan.scheduler.cluster.objects import ObjectStore
+from stowplan.scheduler.cluster.objects import ObjectIndex, ObjectStore
 from stowplan.scheduler.cluster.pod_groups import PodGroups
 from stowplan.scheduler.cluster.pod_info import PodInfo
 

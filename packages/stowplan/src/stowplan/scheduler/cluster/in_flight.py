@@ -15,8 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from stowplan.scheduler.cluster.object_dependencies import key_of
-from stowplan.scheduler.cluster.objects import ObjectStore
+from stowplan.scheduler.cluster.objects import ObjectStore, key_of
 from stowplan.scheduler.cluster.transaction import CopiedBeforeChange
 
 T = TypeVar("T")

@@ -19,11 +19,10 @@ import msgspec
 from msgspec.structs import replace
 
 from stowplan.kube.api.label_selectors import NOTHING, Selector, SelectorError, compile_label_selector
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.meta import controller_of, parse_timestamp
 from stowplan.kube.api.node_selectors import RequiredNodeAffinity
 from stowplan.kube.api.pod import DEFAULT_SCHEDULER_NAME, PodSpec, host_ports, normalized_image_name
 from stowplan.kube.api.pod_requests import non_zero_requests, pod_requests, to_vector
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import (
     LabelSelector,
     OwnerReference,

@@ -36,9 +36,8 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import ApiError, NotFound
 from stowplan.kube.api.decode import DecodeError
-from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.meta import ObjectMeta, timestamp
 from stowplan.kube.api.port import Unreachable
-from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Pod, PodCondition, PodStatus
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.timing.backoff import Backoff, BackoffPolicy

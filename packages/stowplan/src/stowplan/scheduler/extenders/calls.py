@@ -6,12 +6,15 @@ in them are complete (`api.documents`), without kind and apiVersion.
     call = calls.call_of(ask)              # then somebody sends call.body to call.url
     answer = calls.answer_of(call, status, body)
 
+Clusters in memory and in simulated time call extenders synchronously (`asking`). A caller may answer for all of them
+with a function of URL and body. Bind is never called: only the in-memory scheduler places pods.
+
 Upstream: staging/src/k8s.io/kube-scheduler/extender/v1/types.go, send in pkg/scheduler/extender.go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -26,13 +29,15 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.extenders.answers import AnswerError, answer_to
 from stowplan.scheduler.extenders.http_extender import (
     BindQuestion,
+    HttpExtender,
     NodesQuestion,
     PreemptQuestion,
     Question,
     VictimsAsked,
+    configured_extenders,
     names_of,
 )
-from stowplan.scheduler.framework.requests import Ask
+from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Refused
 
 #: By how much a response may exceed its request. A valid one contains at most the nodes of the request, and reasons for
 #: the others.
@@ -156,3 +161,36 @@ def kinds_wanted(configuration: Configuration) -> frozenset[type[ApiStruct]]:
         if (extender.filter_verb or extender.prioritize_verb) and not extender.node_cache_capable:
             kinds.add(Node)
     return frozenset(kinds)
+
+
+def asking(calls: Calls, post: Callable[[Call], tuple[int, bytes]]) -> Callable[[Ask], Outcome]:
+    """A function that asks a question and returns its outcome. `post` sends a call and returns status and body.
+
+    Whatever fails was not carried out, even if the extender has received it: without bind, questions have no effects.
+    """
+
+    def ask(question: Ask) -> Outcome:
+        try:
+            call = calls.call_of(question)
+            return Done(calls.answer_of(call, *post(call)))
+        except Exception as error:
+            return Refused(error)
+
+    return ask
+
+
+def posting_to(answer: Callable[[str, Mapping[str, Any]], Any]) -> Callable[[Call], tuple[int, bytes]]:
+    """Send calls to a function instead of a server."""
+
+    def post(call: Call) -> tuple[int, bytes]:
+        return _OK, msgspec.json.encode(answer(call.url, msgspec.json.decode(call.body)))
+
+    return post
+
+
+def extenders_without_binders(configuration: Configuration) -> tuple[HttpExtender, ...]:
+    """The extenders of a configuration, with bind disabled."""
+    extenders = configured_extenders(configuration)
+    for extender in extenders:
+        extender.binds = False
+    return extenders

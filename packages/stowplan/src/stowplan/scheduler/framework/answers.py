@@ -19,9 +19,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes, unwritable
 from stowplan.scheduler.framework import interface
 from stowplan.scheduler.framework.batch_state import BatchState
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan
 from stowplan.scheduler.framework.interface import Placement, PostFilterPlugin, PostFilterResult, PreFilterResult
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error, raised, unexpected, well_formed, wrapped
 
 Method = Callable[..., Any]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import PluginDeclaration
 from stowplan.scheduler.cluster.arrays import Mask
-from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
+from stowplan.scheduler.cluster.objects import ANY_OBJECT, ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState

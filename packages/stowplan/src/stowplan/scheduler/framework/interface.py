@@ -30,11 +30,10 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import CountsPods, Plugin, Reads
-from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.diagnosis import Diagnosis, Rejections, from_statuses
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Rejections, from_statuses
 from stowplan.scheduler.framework.requests import Ask, Bind, Done, Outcome, Request, Steps, Wait, is_retriable
 from stowplan.scheduler.framework.status import Code, Status, error, unexpected, well_formed
 

@@ -47,8 +47,7 @@ from stowplan.scheduler.engine.inputs import Served, Stopped
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure
 from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
-from stowplan.scheduler.extenders.asking import asking, extenders_without_binders, posting_to
-from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.extenders.calls import Calls, asking, extenders_without_binders, posting_to
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.requests import Create, Delete, Patch, Request
 from stowplan.scheduler.inspection.records import StoryRecord

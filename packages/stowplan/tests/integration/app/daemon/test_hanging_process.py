@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from stowplan.drivers.hang_guard.guarded_plugins import register_guarded
-from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
+from stowplan.drivers.hang_guard.hang_guard import InterruptedCalls
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from support.api import manifests
 from support.plugins import hanging_plugins as hanging

@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
-from stowplan.drivers.hang_guard.hang_guard import HangGuard, PluginTimeoutError
-from stowplan.drivers.hang_guard.interrupted_calls import InterruptedCalls
+from stowplan.drivers.hang_guard.hang_guard import HangGuard, InterruptedCalls, PluginTimeoutError
 from stowplan.plugins import NodeFilterPlugin, Plugin
 from stowplan.scheduler.framework import boundary, declarations, interface
 from stowplan.scheduler.framework.boundary import call_coroutine

@@ -9,8 +9,7 @@ from stowplan.app.daemon.assembly import gather
 from stowplan.drivers.hang_guard.guarded_plugins import guarded_registry
 from stowplan.drivers.hang_guard.hang_guard import HangGuard
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.kube.metrics.build_info import BuildInfo, CompatibilityVersions
-from stowplan.kube.metrics.component import ComponentMetrics
+from stowplan.kube.metrics.component import BuildInfo, CompatibilityVersions, ComponentMetrics
 from stowplan.kube.metrics.registry import MetricsOptions
 from stowplan.plugins import NodeFilterPlugin, PostBindPlugin
 from stowplan.testing import a_node, a_pod

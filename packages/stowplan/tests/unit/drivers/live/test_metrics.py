@@ -6,9 +6,9 @@ from random import Random
 import pytest
 
 from stowplan.kube.api.api_errors import Forbidden
+from stowplan.scheduler.framework.diagnosis import from_statuses
 from stowplan.scheduler.framework.events import NODE, Action, on
 from stowplan.scheduler.framework.interface import PreBindPreFlightResult
-from stowplan.scheduler.framework.rejections import from_statuses
 from stowplan.scheduler.framework.status import Code, Status, error, unschedulable
 from stowplan.scheduler.queue.queued_pod import Place
 from stowplan.testing import a_node, a_pod

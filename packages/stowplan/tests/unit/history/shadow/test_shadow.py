@@ -16,8 +16,7 @@ from stowplan.kube.timing.times import ManualTime
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import Changes
-from stowplan.scheduler.extenders.asking import asking, posting_to
-from stowplan.scheduler.extenders.calls import Calls
+from stowplan.scheduler.extenders.calls import Calls, asking, posting_to
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.testing import a_node, a_pod
 

@@ -1,6 +1,6 @@
 import pytest
 
-from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp, timestamp
+from stowplan.kube.api.meta import micro_timestamp, parse_timestamp, timestamp
 
 
 @pytest.mark.parametrize(

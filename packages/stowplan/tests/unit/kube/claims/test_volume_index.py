@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from stowplan.kube.api.decode import convert
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.claims.claim_terms import ClaimKey, claim_of, size_in, wanted_by
-from stowplan.kube.claims.volume_index import VolumeIndex, fits
+from stowplan.kube.claims.volume_binder import VolumeIndex, fits
 from support.api.storage_objects import claim, reserved_for, volume
 
 classes = st.sampled_from(["", "fast"])

@@ -4,7 +4,7 @@ import jsonschema
 import pytest
 
 from golden import compare
-from stowplan.kube.config.reports.json_schema import json_schema
+from stowplan.kube.config.reports.fields import json_schema
 from stowplan.scheduler.in_tree.discovery import declarations
 from support.examples import sampled
 from support.older_configurations import config, named

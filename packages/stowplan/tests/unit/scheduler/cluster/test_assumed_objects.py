@@ -7,8 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api import types as t
 from stowplan.scheduler.cluster.assumed_objects import AssumeError
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
-from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.objects import ObjectDependency, ObjectIndex, ObjectWatch
 from stowplan.scheduler.cluster.recount import problems_of
 from stowplan.scheduler.cluster.state import ClusterState
 from support.examples import examples

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stowplan.kube.api import types as t
-from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency, ObjectIndex
-from stowplan.scheduler.cluster.objects import ObjectStore, ObjectWatch
+from stowplan.scheduler.cluster.objects import ANY_OBJECT, ObjectDependency, ObjectIndex, ObjectStore, ObjectWatch
 from support.examples import examples
 
 BY_APP = ObjectIndex("app", lambda obj: obj.metadata.labels.get("app", "").split())

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
-from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.rejections import Entry, Rejections, from_statuses
+from stowplan.scheduler.framework.diagnosis import Diagnosis, Entry, Rejections, from_statuses
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.testing import a_node, a_pod
 from support.plugins.fake_plugins import fake, framework_of, judged

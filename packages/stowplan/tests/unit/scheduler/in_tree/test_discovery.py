@@ -53,7 +53,7 @@ DECLARATION = PluginDeclaration(
 """
 PLUGIN = """
 from stowplan.scheduler.framework.interface import FilterPlugin
-from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.quiet_nodes.declaration import DECLARATION
 

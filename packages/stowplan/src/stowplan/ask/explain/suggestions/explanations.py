@@ -13,8 +13,7 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stowplan.ask.explain.verdicts.refusals import for_nominated
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, for_nominated
 from stowplan.kube.klog import get_logger
 from stowplan.scheduler.cluster.arrays import Rows, Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -22,15 +21,14 @@ from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.framework.boundary import At, Raised, call
 from stowplan.scheduler.framework.boundary import listed as listed_by_plugin
 from stowplan.scheduler.framework.diagnosis import Diagnosis
-from stowplan.scheduler.framework.explanations.changes import Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import listed
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Remedy, Way
 
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.engine import Engine
-    from stowplan.scheduler.framework.explanations.grouping import Refusal
+    from stowplan.scheduler.framework.explanations.remedy import Refusal
 
 
 class VerdictInspection(Inspection):

@@ -20,15 +20,12 @@ from msgspec.structs import replace
 
 from stowplan.ask.explain.suggestions.explanations import Explanations, VerdictInspection, guarded, inspecting
 from stowplan.ask.explain.verdicts.advice import Advice, Suggestion
-from stowplan.ask.explain.verdicts.refusals import for_nominated
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, for_nominated
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Dial, Step, Way
 from stowplan.scheduler.framework.explanations.formatting import count, sentence
-from stowplan.scheduler.framework.explanations.grouping import classes, split
-from stowplan.scheduler.framework.explanations.remedy import HOPELESS, Remedy
+from stowplan.scheduler.framework.explanations.remedy import HOPELESS, Change, Dial, Remedy, Step, Way, classes, split
 
 #: Maximum number of changes that are tried for one pod.
 TRIES = 400

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span, not_asked_block
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.refusals import nodes_of_placed, refusals_of, victims_of
+from stowplan.ask.explain.verdicts.verdict import nodes_of_placed, refusals_of, victims_of
 from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed
 from stowplan.scheduler.inspection.records import ReliefRecord

@@ -14,8 +14,7 @@ from msgspec import UNSET
 from stowplan.ask.explain.reported_events import seconds_of
 from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.refusals import refusals
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, refusals
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.framework.explanations.formatting import count

@@ -17,12 +17,11 @@ from stowplan.ask.explain.text.overview import placed_state
 from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line, Span, not_asked_block
 from stowplan.ask.explain.verdicts.advice import Suggestion
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.refusals import refusals
-from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.explain.verdicts.verdict import Verdict, refusals
 from stowplan.scheduler.engine.decision.extender_cycle import ExtenderResult
 from stowplan.scheduler.framework.explanations.formatting import count, listed, sentence
-from stowplan.scheduler.framework.explanations.grouping import Refusal
 from stowplan.scheduler.framework.explanations.preemption import Eviction, Preemption
+from stowplan.scheduler.framework.explanations.remedy import Refusal
 from stowplan.scheduler.inspection.queue_state import BEING_BOUND, WAITS_FOR_CLAIM, WAITS_ON_PERMIT
 from stowplan.scheduler.inspection.records import ReliefRecord
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.framework.explanations.changes import Change
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed
+from stowplan.scheduler.framework.explanations.remedy import Change
 from stowplan.scheduler.inspection.records import SuggestionRecord
 
 

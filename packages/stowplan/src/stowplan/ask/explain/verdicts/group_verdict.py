@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
-from stowplan.ask.explain.verdicts.refusals import condition_of, refusals_of
+from stowplan.ask.explain.verdicts.verdict import condition_of, refusals_of
 from stowplan.scheduler.engine.groups.group_questions import DomainJudgement, GroupJudgement
 from stowplan.scheduler.framework.explanations.formatting import amount, count
 from stowplan.scheduler.framework.status import Code

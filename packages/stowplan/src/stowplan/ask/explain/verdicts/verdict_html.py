@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
-from stowplan.ask.explain.verdicts.refusals import nodes_of_placed, refusals, refusals_of
+from stowplan.ask.explain.verdicts.verdict import nodes_of_placed, refusals, refusals_of
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 from stowplan.scheduler.inspection.html_cells import number_cell, number_head, text_cell, text_head
 

@@ -28,8 +28,8 @@ from stowplan.ask.rebalance.policy.arguments import (
 )
 from stowplan.ask.rebalance.policy.node_fit import fits_a_node
 from stowplan.ask.rebalance.policy.snapshot import PolicyPod, Snapshot
+from stowplan.kube.api.meta import seconds_of
 from stowplan.kube.api.selector_text import parse_label_selector
-from stowplan.kube.api.timestamps import seconds_of
 from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct, field
 

@@ -16,9 +16,9 @@ from stowplan.ask.rebalance.policy.pods_in_full import PodInFull, PodsInFull
 from stowplan.ask.what_if.hypothetical_nodes import nodes_of
 from stowplan.kube.api.container_totals import BEST_EFFORT, BURSTABLE, qos_class
 from stowplan.kube.api.label_selectors import compile_label_selector
+from stowplan.kube.api.meta import seconds_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
-from stowplan.kube.api.timestamps import seconds_of
 from stowplan.kube.api.types import Namespace, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass
 
 #: Annotation: such a pod should not be evicted.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from stowplan.kube.api.field_errors import aggregate, go_quote
 from stowplan.net.client.client_errors import ClientConfigError
-from stowplan.net.client.credentials.exec_protocol import API_VERSIONS, GROUP
+from stowplan.net.client.credentials.exec_credentials import API_VERSIONS, GROUP
 from stowplan.net.client.credentials.kubeconfig import Selection
 from stowplan.net.client.credentials.kubeconfig_types import AuthProviderConfig, Cluster, ExecConfig, User
 from stowplan.net.client.endpoint.proxies import proxy_problem

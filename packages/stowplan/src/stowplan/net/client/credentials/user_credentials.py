@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from stowplan.net.client.client_errors import ClientConfigError
-from stowplan.net.client.credentials.exec_credentials import ExecCredentials, ExecPlugin
-from stowplan.net.client.credentials.exec_protocol import GROUP, ExecCluster
+from stowplan.net.client.credentials.exec_credentials import GROUP, ExecCluster, ExecCredentials, ExecPlugin
 from stowplan.net.client.credentials.kubeconfig import Entry, Selection
 from stowplan.net.client.credentials.kubeconfig_types import Cluster, ExecConfig, User
 from stowplan.net.client.credentials.kubeconfig_validation import authenticates_without_plugin

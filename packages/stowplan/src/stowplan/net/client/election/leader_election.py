@@ -31,10 +31,9 @@ import msgspec
 
 from stowplan.kube.api.api_errors import ApiError, Conflict, NotFound
 from stowplan.kube.api.decode import DecodeError
-from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.meta import ObjectMeta, micro_timestamp
 from stowplan.kube.api.policy import Lease, LeaseSpec
 from stowplan.kube.api.port import Api, Unreachable
-from stowplan.kube.api.timestamps import micro_timestamp
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.times import Times, within
 from stowplan.net.client.client_errors import OutcomeUnknown

@@ -20,10 +20,9 @@ import msgspec
 
 from stowplan.kube.api.api_errors import ApiError
 from stowplan.kube.api.decode import DecodeError
-from stowplan.kube.api.meta import ObjectMeta
+from stowplan.kube.api.meta import ObjectMeta, micro_timestamp, parse_timestamp
 from stowplan.kube.api.policy import LeaseCandidate, LeaseCandidateSpec
 from stowplan.kube.api.port import Api, Change, Unreachable
-from stowplan.kube.api.timestamps import micro_timestamp, parse_timestamp
 from stowplan.kube.klog import get_logger
 from stowplan.kube.timing.backoff import REQUESTING, Backoff
 from stowplan.kube.timing.times import Times, within

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from stowplan.kube.api.meta import ApiStruct
-from stowplan.kube.api.timestamps import micro_timestamp, timestamp
+from stowplan.kube.api.meta import ApiStruct, micro_timestamp, timestamp
 from stowplan.kube.api.types import CoreEvent, Event, EventSeries, EventSource, ObjectMeta, ObjectReference
 from stowplan.net.client.events.event_series import RecordedEvent
 

@@ -42,7 +42,7 @@ from stowplan.scheduler.engine.decision.decision import Decision, fits_nowhere, 
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.evaluation.scoring import INFEASIBLE
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.diagnosis import Diagnosis, from_statuses
 from stowplan.scheduler.framework.extender import (
     EXTENDER,
     MAX_EXTENDER_SCORE,
@@ -52,7 +52,6 @@ from stowplan.scheduler.framework.extender import (
     answer_of,
 )
 from stowplan.scheduler.framework.interface import MAX_SCORE
-from stowplan.scheduler.framework.rejections import from_statuses
 from stowplan.scheduler.framework.requests import Ask
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status, error, unresolvable, unschedulable

@@ -49,7 +49,7 @@ from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import CountsPods, Plugin, Reads
-from stowplan.scheduler.framework.rejections import Rejections
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status, typed
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
-from stowplan.kube.api.timestamps import timestamp
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.types import PodGroup, PodGroupCondition
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion

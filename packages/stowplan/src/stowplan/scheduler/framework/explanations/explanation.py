@@ -10,11 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 from stowplan.scheduler.cluster.arrays import Mask, Rows, Values
-from stowplan.scheduler.framework.explanations.changes import Way
 from stowplan.scheduler.framework.explanations.formatting import sentence
-from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Refusal, Remedy, Way, classes, split
 from stowplan.scheduler.framework.status import Reason
 
 Columns = Sequence[Values]

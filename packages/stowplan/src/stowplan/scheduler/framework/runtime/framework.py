@@ -22,8 +22,7 @@ from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
-from stowplan.scheduler.cluster.object_dependencies import ANY_OBJECT, ObjectDependency
-from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.objects import ANY_OBJECT, ObjectDependency, ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.answers import (
@@ -37,7 +36,7 @@ from stowplan.scheduler.framework.answers import (
 from stowplan.scheduler.framework.boundary import Raised, call, call_steps, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Plugin, Reads, SignPlugin
-from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.diagnosis import Diagnosis, Rejections
 from stowplan.scheduler.framework.events import EVERYTHING, ClusterEventWithHint, with_implied
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -55,7 +54,6 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
 from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.runtime.nominated_pods import statuses_with_nominated_pods

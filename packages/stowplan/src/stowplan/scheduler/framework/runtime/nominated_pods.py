@@ -21,9 +21,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.interface import NodePodExtensions
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Status
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.resource_names import DEVICE_CLASS_PREFIX, is_dra_extended
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import DeviceClass
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
+from stowplan.scheduler.cluster.objects import ObjectDependency, ObjectIndex
 from stowplan.scheduler.cluster.pod_info import PodShape
 from stowplan.scheduler.cluster.state import ClusterState
 

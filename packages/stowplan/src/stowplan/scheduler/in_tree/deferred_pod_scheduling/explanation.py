@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stowplan.scheduler.cluster.pod_info import resize_is_deferred
-from stowplan.scheduler.framework.explanations.changes import with_spec
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import listed
 from stowplan.scheduler.framework.explanations.inspection import Inspection
+from stowplan.scheduler.framework.explanations.remedy import with_spec
 from stowplan.scheduler.framework.interface import ResizeJudge
 from stowplan.scheduler.framework.status import Code
 

@@ -18,6 +18,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, resize_is_deferred
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan
 from stowplan.scheduler.framework.interface import (
@@ -28,7 +29,6 @@ from stowplan.scheduler.framework.interface import (
     ResizeJudge,
     ResizeVerdict,
 )
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, unresolvable
 from stowplan.scheduler.in_tree.deferred_pod_scheduling.declaration import DECLARATION

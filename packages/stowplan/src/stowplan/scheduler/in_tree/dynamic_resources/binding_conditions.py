@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stowplan.kube.api.device_claims import AllocatedDeviceStatus, DeviceRequestAllocationResult, ResourceClaim
-from stowplan.kube.api.timestamps import parse_timestamp
+from stowplan.kube.api.meta import parse_timestamp
 
 
 class DeviceFailedError(Exception):

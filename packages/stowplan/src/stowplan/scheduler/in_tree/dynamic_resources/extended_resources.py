@@ -23,7 +23,7 @@ from stowplan.kube.api.pod import Container, ContainerExtendedResourceRequest
 from stowplan.kube.api.pod_requests import is_sidecar
 from stowplan.kube.api.quantity import parse_quantity, value
 from stowplan.kube.api.resource_names import is_dra_extended
-from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
+from stowplan.scheduler.cluster.objects import ObjectIndex
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.common.device_classes import device_class_of

@@ -36,7 +36,7 @@ from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.framework.rejections import Entry
+from stowplan.scheduler.framework.diagnosis import Entry
 from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import devices_in

@@ -22,12 +22,12 @@ from stowplan.kube.config.features import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows, Verdicts
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+from stowplan.scheduler.cluster.objects import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape, group_key
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, SignPlugin
-from stowplan.scheduler.framework.diagnosis import Diagnosis
+from stowplan.scheduler.framework.diagnosis import Diagnosis, Entry, Rejections
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -42,7 +42,6 @@ from stowplan.scheduler.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.requests import Steps
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable, unschedulable
 from stowplan.scheduler.framework.unfinished import unfinished

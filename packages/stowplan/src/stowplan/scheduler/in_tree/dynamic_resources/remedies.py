@@ -19,9 +19,8 @@ from stowplan.kube.api.affinity import Toleration
 from stowplan.kube.api.device_claims import CapacityRequirements, ResourceClaimStatus
 from stowplan.kube.api.types import ResourceClaim
 from stowplan.scheduler.cluster.arrays import Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Dial, Way, move
 from stowplan.scheduler.framework.explanations.formatting import taint_text
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Change, Dial, Remedy, Way, move
 from stowplan.scheduler.in_tree.dynamic_resources.demand import claim_key
 from stowplan.scheduler.in_tree.dynamic_resources.explanation import (
     DynamicResourcesExplanation,

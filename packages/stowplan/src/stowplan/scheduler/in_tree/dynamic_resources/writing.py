@@ -19,8 +19,8 @@ from msgspec.structs import replace
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.decode import to_dict
 from stowplan.kube.api.device_claims import AllocationResult, ResourceClaimConsumerReference
+from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.pod import ContainerExtendedResourceRequest
-from stowplan.kube.api.timestamps import timestamp
 from stowplan.kube.api.types import Pod, ResourceClaim
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import PodInfo

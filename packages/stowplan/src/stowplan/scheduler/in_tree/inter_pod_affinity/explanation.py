@@ -10,7 +10,6 @@ import numpy as np
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo
-from stowplan.scheduler.framework.explanations.changes import Change, Way, move, replace, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import (
     joined,
@@ -20,9 +19,17 @@ from stowplan.scheduler.framework.explanations.formatting import (
     sentence,
     term_text,
 )
-from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.inspection import mask_of
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import (
+    Change,
+    Remedy,
+    Way,
+    classes,
+    move,
+    replace,
+    split,
+    with_spec,
+)
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.inter_pod_affinity.plugin import (
     AFFINITY,

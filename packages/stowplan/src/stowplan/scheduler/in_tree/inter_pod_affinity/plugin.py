@@ -24,13 +24,14 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Counts, Ints, Mask, Values
 from stowplan.scheduler.cluster.labels import LabelColumn
 from stowplan.scheduler.cluster.node_table import NodeTable
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+from stowplan.scheduler.cluster.objects import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import AffinityTerm, PodInfo, PodShape
 from stowplan.scheduler.cluster.terms import HeldTerm, PodTerm, Role, domain_sums, held_terms
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import CountsPods, Reads, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -42,7 +43,6 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.domain_classes import domain_classes
 from stowplan.scheduler.in_tree.common.domains import normalized_by_domain, unused_raw, worth_normalizing

@@ -26,6 +26,7 @@ from stowplan.scheduler.cluster.terms import PodTerm
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ShapeSigned
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import NODE, POD, SERVICE, Action, ClusterEventWithHint, on
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -37,7 +38,6 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.legacy_service_affinity.declaration import DECLARATION, LegacyServiceAffinityArgs
 

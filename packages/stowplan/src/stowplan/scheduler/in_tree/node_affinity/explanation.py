@@ -12,12 +12,10 @@ from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.node_selectors import compile_node_term
 from stowplan.kube.api.types import NodeSelectorTerm, Pod
 from stowplan.scheduler.cluster.arrays import Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, requirement_text, sentence
-from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Change, Remedy, Way, classes, replace, split, with_spec
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.common.node_selection import requirement_mask, term_mask
 from stowplan.scheduler.in_tree.node_affinity.plugin import ENFORCED_AFFINITY, POD_AFFINITY, NodeAffinity

@@ -31,6 +31,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, queue_if
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -41,7 +42,6 @@ from stowplan.scheduler.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.node_selection import matches_required_affinity, matches_selector, preference
 from stowplan.scheduler.in_tree.common.normalization import default_normalize

@@ -16,9 +16,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, on
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.node_name.declaration import DECLARATION
 

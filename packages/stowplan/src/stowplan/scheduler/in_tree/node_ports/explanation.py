@@ -10,10 +10,9 @@ import numpy as np
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.ports import Port, ports_conflict
-from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import joined, pods_text, port_text
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Change, Remedy, Way, replace, with_spec
 from stowplan.scheduler.framework.status import Reason
 
 

@@ -13,9 +13,9 @@ from stowplan.scheduler.cluster.ports import ports_conflict
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreFilterPlugin, PreFilterResult
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Reason, Status, error
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated
 from stowplan.scheduler.in_tree.node_ports.declaration import DECLARATION

@@ -17,11 +17,9 @@ from stowplan.kube.api.pod_requests import pod_requests, to_vector
 from stowplan.kube.api.quantity import NANO, Format, format_quantity, parse_quantity, read_quantity
 from stowplan.kube.api.types import Container, Pod
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Way, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import amount, joined, sentence
-from stowplan.scheduler.framework.explanations.grouping import Refusal, classes, split
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Change, Refusal, Remedy, Way, classes, split, with_spec
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.node_resources_fit.plugin import INSUFFICIENT, TOO_MANY_PODS, NodeResourcesFit
 

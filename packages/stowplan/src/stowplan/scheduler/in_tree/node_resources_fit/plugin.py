@@ -14,11 +14,12 @@ from stowplan.kube.api.resource_names import DEVICE_CLASS_PREFIX, is_extended, i
 from stowplan.kube.api.types import DeviceClass, Node, Pod
 from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.node_table import allocatable_amounts
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
+from stowplan.scheduler.cluster.objects import ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, TemplateSigned
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import (
     DEVICE_CLASS,
     NODE,
@@ -41,7 +42,6 @@ from stowplan.scheduler.framework.interface import (
     PreScorePlugin,
     ScorePlugin,
 )
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.device_classes import device_class_of, device_classes_read
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated, same_pod

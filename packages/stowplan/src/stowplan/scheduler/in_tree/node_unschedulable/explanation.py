@@ -9,11 +9,10 @@ import numpy as np
 from stowplan.kube.api.taints import UNSCHEDULABLE
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.cluster.arrays import Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Way, replace
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy, one_or_all
+from stowplan.scheduler.framework.explanations.remedy import Change, Remedy, Way, one_or_all, replace
 from stowplan.scheduler.framework.status import Reason
 
 

@@ -18,9 +18,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.in_tree.node_unschedulable.declaration import DECLARATION

@@ -8,7 +8,7 @@ from stowplan.kube.api.types import (
     StorageClass,
     VolumeAttachment,
 )
-from stowplan.kube.claims.annotations import STORAGE_CLASS
+from stowplan.kube.claims.claim_terms import STORAGE_CLASS
 from stowplan.kube.config.declaration import EnabledByDefault, PluginDeclaration
 from stowplan.scheduler.in_tree.common.annotations import AZURE_RESOURCE_GROUP, MIGRATED_PLUGINS
 

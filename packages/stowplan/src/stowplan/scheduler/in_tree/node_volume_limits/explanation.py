@@ -9,12 +9,10 @@ import numpy as np
 
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.framework.explanations.changes import Way, move
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, sentence
-from stowplan.scheduler.framework.explanations.grouping import Refusal
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Refusal, Remedy, Way, move
 from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.node_volume_limits.plugin import TOO_MANY_VOLUMES, NodeVolumeLimits
 from stowplan.scheduler.in_tree.node_volume_limits.volumes import CsiVolume

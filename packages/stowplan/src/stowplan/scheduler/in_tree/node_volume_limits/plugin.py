@@ -28,6 +28,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import CountsPods, Reads, ReadsNoObjects, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import (
     CSI_NODE,
     PVC,
@@ -42,7 +43,6 @@ from stowplan.scheduler.framework.events import (
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PodExtensions, PreFilterPlugin
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status
 from stowplan.scheduler.in_tree.common.csi_migration import inline_handle, migration_of
 from stowplan.scheduler.in_tree.common.pod_hints import is_placed_or_nominated

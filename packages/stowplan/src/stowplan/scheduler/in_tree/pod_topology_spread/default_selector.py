@@ -15,8 +15,7 @@ from stowplan.kube.api.label_selectors import (
     compile_label_selector,
     selector_from_map,
 )
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-from stowplan.scheduler.cluster.objects import ObjectStore, ObjectWatch
+from stowplan.scheduler.cluster.objects import ObjectDependency, ObjectStore, ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodShape
 
 #: Controllers whose selectors count.

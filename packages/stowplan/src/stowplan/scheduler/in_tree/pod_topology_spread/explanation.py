@@ -12,12 +12,19 @@ from stowplan.kube.api.label_selectors import SelectorError
 from stowplan.kube.api.types import Pod, TopologySpreadConstraint
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodShape
-from stowplan.scheduler.framework.explanations.changes import Change, Dial, Way, replace, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import joined, sentence
-from stowplan.scheduler.framework.explanations.grouping import classes, split
 from stowplan.scheduler.framework.explanations.inspection import Inspection, mask_of
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import (
+    Change,
+    Dial,
+    Remedy,
+    Way,
+    classes,
+    replace,
+    split,
+    with_spec,
+)
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.pod_topology_spread.constraints import HARD, Constraint
 from stowplan.scheduler.in_tree.pod_topology_spread.plugin import PodTopologySpread

@@ -29,6 +29,7 @@ from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import CountsPods, Reads, ReadsNoObjects, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import (
@@ -40,7 +41,6 @@ from stowplan.scheduler.framework.interface import (
     ScorePlugin,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Status, error, unschedulable
 from stowplan.scheduler.in_tree.common.domain_classes import domain_classes
 from stowplan.scheduler.in_tree.common.domains import (

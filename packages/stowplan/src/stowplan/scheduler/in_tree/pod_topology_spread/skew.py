@@ -11,7 +11,7 @@ from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchFilterState
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.rejections import Entry
+from stowplan.scheduler.framework.diagnosis import Entry
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.common.domains import by_domain
 from stowplan.scheduler.in_tree.pod_topology_spread.constraints import Constraint, Domains, Prepared

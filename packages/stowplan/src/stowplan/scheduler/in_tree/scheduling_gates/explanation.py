@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from stowplan.kube.api.types import Pod
-from stowplan.scheduler.framework.explanations.changes import Change, Way, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import joined
+from stowplan.scheduler.framework.explanations.remedy import Change, Way, with_spec
 
 
 class SchedulingGatesExplanation(Explanation):

@@ -10,11 +10,10 @@ import numpy as np
 from stowplan.kube.api.taints import NO_EXECUTE, NO_SCHEDULE, UNSCHEDULABLE, tolerates
 from stowplan.kube.api.types import Node, Taint, Toleration
 from stowplan.scheduler.cluster.arrays import Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Way, replace, with_spec
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, listed, taint_text
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy, one_or_all
+from stowplan.scheduler.framework.explanations.remedy import Change, Remedy, Way, one_or_all, replace, with_spec
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.taint_toleration.plugin import TaintToleration
 

@@ -20,9 +20,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import NODE, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreScorePlugin, ScorePlugin
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.node_selection import untolerated_mask
 from stowplan.scheduler.in_tree.common.normalization import default_normalize

@@ -16,8 +16,8 @@ from stowplan.kube.api.affinity import NodeSelector
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm, compile_node_selector
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
-from stowplan.kube.claims.annotations import SELECTED_NODE
 from stowplan.kube.claims.claim_terms import (
+    SELECTED_NODE,
     ClaimRequirements,
     class_name_of,
     is_fully_bound,

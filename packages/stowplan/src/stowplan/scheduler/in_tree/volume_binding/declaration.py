@@ -14,7 +14,7 @@ from stowplan.kube.api.types import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from stowplan.kube.claims.annotations import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, STORAGE_CLASS
+from stowplan.kube.claims.claim_terms import BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, STORAGE_CLASS
 from stowplan.kube.config.config_errors import invalid
 from stowplan.kube.config.declaration import Args, EnabledByDefault, PluginDeclaration
 from stowplan.kube.config.features import FeatureGates

@@ -22,14 +22,20 @@ from stowplan.kube.api.types import (
     StorageClass,
     VolumeNodeAffinity,
 )
-from stowplan.kube.claims.annotations import BIND_COMPLETED, SELECTED_NODE
-from stowplan.kube.claims.claim_terms import ClaimRequirements, class_name_of, is_fully_bound, size_in, wanted_by
+from stowplan.kube.claims.claim_terms import (
+    BIND_COMPLETED,
+    SELECTED_NODE,
+    ClaimRequirements,
+    class_name_of,
+    is_fully_bound,
+    size_in,
+    wanted_by,
+)
 from stowplan.scheduler.cluster.arrays import Mask, Rows
-from stowplan.scheduler.framework.explanations.changes import Change, Way
 from stowplan.scheduler.framework.explanations.explanation import Explanation
 from stowplan.scheduler.framework.explanations.formatting import count, joined, requirement_text, sentence
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Change, Remedy, Way
 from stowplan.scheduler.framework.status import Reason, Status
 from stowplan.scheduler.in_tree.volume_binding.claims import (
     BoundVolume,

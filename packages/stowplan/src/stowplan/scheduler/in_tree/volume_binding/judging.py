@@ -18,10 +18,9 @@ from msgspec import field
 from stowplan.kube.api.types import CSINode, StorageClass
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
-from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.objects import ObjectDependency, ObjectIndex, ObjectWatch
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.framework.rejections import Entry
+from stowplan.scheduler.framework.diagnosis import Entry
 from stowplan.scheduler.framework.status import Code, Reason, Status, error
 from stowplan.scheduler.in_tree.common.annotations import MIGRATED_PLUGINS
 from stowplan.scheduler.in_tree.volume_binding.claims import BoundVolume, DelayedClaim, PodClaims

@@ -24,12 +24,12 @@ from stowplan.kube.claims.claim_terms import is_fully_bound
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints
 from stowplan.scheduler.cluster.assumed_objects import AssumeError
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency
-from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.objects import ObjectDependency, ObjectWatch
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import (
     CSI_DRIVER,
     CSI_NODE,
@@ -55,7 +55,6 @@ from stowplan.scheduler.framework.interface import (
     ReservePlugin,
     ScorePlugin,
 )
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.requests import Steps
 from stowplan.scheduler.framework.status import SKIP, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.annotations import MIGRATED_PLUGINS

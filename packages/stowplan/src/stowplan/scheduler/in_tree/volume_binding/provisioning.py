@@ -19,8 +19,7 @@ from stowplan.kube.api.node_selectors import NodeSelectorMatcher, NodeTerm
 from stowplan.kube.api.quantity import parse_quantity, value
 from stowplan.kube.api.types import CSIDriver, CSIStorageCapacity, StorageClass
 from stowplan.scheduler.cluster.arrays import Ints, Mask
-from stowplan.scheduler.cluster.object_dependencies import ObjectDependency, ObjectIndex
-from stowplan.scheduler.cluster.objects import ObjectWatch
+from stowplan.scheduler.cluster.objects import ObjectDependency, ObjectIndex, ObjectWatch
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets
 from stowplan.scheduler.in_tree.volume_binding.volumes import first_on_rows

@@ -28,7 +28,7 @@ from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
 from stowplan.kube.claims.claim_terms import ClaimRequirements, class_name_of, is_free, size_in
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Rows
-from stowplan.scheduler.cluster.object_dependencies import ObjectIndex
+from stowplan.scheduler.cluster.objects import ObjectIndex
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.in_tree.volume_binding.claims import affinity_of
 from stowplan.scheduler.in_tree.volume_binding.node_sets import NodeSets

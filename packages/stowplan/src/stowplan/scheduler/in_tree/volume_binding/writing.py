@@ -19,12 +19,11 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.api_errors import Conflict
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim
-from stowplan.kube.claims.annotations import BOUND_BY_CONTROLLER, SELECTED_NODE
-from stowplan.kube.claims.claim_terms import bound_to, is_fully_bound
+from stowplan.kube.claims.claim_terms import BOUND_BY_CONTROLLER, SELECTED_NODE, bound_to, is_fully_bound
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.in_flight import is_older
-from stowplan.scheduler.cluster.object_dependencies import key_of
+from stowplan.scheduler.cluster.objects import key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.requests import Done, Key, Outcome, Patch, Request, Steps, Wait

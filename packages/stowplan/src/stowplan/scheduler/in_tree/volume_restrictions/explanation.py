@@ -8,11 +8,10 @@ import numpy as np
 
 from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.pod_info import Disk, PodInfo, PodShape
-from stowplan.scheduler.framework.explanations.changes import Way, move
 from stowplan.scheduler.framework.explanations.explanation import Columns, Explanation
 from stowplan.scheduler.framework.explanations.formatting import pods_text
 from stowplan.scheduler.framework.explanations.inspection import Inspection
-from stowplan.scheduler.framework.explanations.remedy import Remedy
+from stowplan.scheduler.framework.explanations.remedy import Remedy, Way, move
 from stowplan.scheduler.framework.status import Reason
 from stowplan.scheduler.in_tree.volume_restrictions.plugin import CLAIM_IN_USE, DISK_CONFLICT, VolumeRestrictions
 

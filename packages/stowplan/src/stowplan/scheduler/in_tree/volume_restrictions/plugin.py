@@ -22,6 +22,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState, NotFoundError
 from stowplan.scheduler.framework.declarations import Reads, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import NODE, PVC, Action, ClusterEventWithHint, Hint, on, pod_events, queue_if
 from stowplan.scheduler.framework.interface import (
     EnqueueExtensions,
@@ -31,7 +32,6 @@ from stowplan.scheduler.framework.interface import (
     PreFilterResult,
 )
 from stowplan.scheduler.framework.pod_shift import PodShift
-from stowplan.scheduler.framework.rejections import Entry, Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, error, unresolvable
 from stowplan.scheduler.in_tree.common.volume_claims import CLAIMS_OF_POD, names_claim, same_namespace
 from stowplan.scheduler.in_tree.volume_restrictions.declaration import DECLARATION

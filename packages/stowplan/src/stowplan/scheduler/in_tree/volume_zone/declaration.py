@@ -1,7 +1,7 @@
 """VolumeZone's declaration."""
 
 from stowplan.kube.api.types import PersistentVolume, PersistentVolumeClaim, StorageClass
-from stowplan.kube.claims.annotations import STORAGE_CLASS
+from stowplan.kube.claims.claim_terms import STORAGE_CLASS
 from stowplan.kube.config.declaration import EnabledByDefault, PluginDeclaration
 
 DECLARATION = PluginDeclaration(

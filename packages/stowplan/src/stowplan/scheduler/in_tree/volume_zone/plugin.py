@@ -23,9 +23,9 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, SignPlugin
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.interface import EnqueueExtensions, FilterPlugin, PreFilterPlugin
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.status import SKIP, Code, Reason, Status, unresolvable
 from stowplan.scheduler.in_tree.volume_zone.declaration import DECLARATION
 from stowplan.scheduler.in_tree.volume_zone.hints import ZONE_LABELS, events, zones_of

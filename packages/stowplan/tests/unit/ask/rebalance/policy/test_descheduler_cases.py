@@ -23,8 +23,8 @@ from stowplan.ask.rebalance.policy.pods_in_full import PodInFull, PodsInFull
 from stowplan.ask.rebalance.policy.policy_file import API_VERSION, KIND, STRATEGIES, read_arguments
 from stowplan.ask.rebalance.policy.snapshot import Snapshot
 from stowplan.kube.api.decode import convert, decode_object
+from stowplan.kube.api.meta import parse_timestamp
 from stowplan.kube.api.pod import FINISHED
-from stowplan.kube.api.timestamps import parse_timestamp
 from stowplan.kube.api.types import Pod
 
 CASES = [

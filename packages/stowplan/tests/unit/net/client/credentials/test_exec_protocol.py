@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from stowplan.net.client.credentials.exec_protocol import ExecAnswerError, ExecCluster, exec_info, parse_answer
+from stowplan.net.client.credentials.exec_credentials import ExecAnswerError, ExecCluster, exec_info, parse_answer
 from stowplan.net.client.endpoint.file_content import InlineContent
 from support.http import certificates
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.types import PodCondition, PodStatus
 from stowplan.scheduler.engine.inputs import Stopped
-from stowplan.scheduler.framework.rejections import Entry, Rejections
+from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.status import Code, Reason, error
 from stowplan.scheduler.framework.unfinished import unfinished, unfinished_of
 from stowplan.scheduler.queue.queued_pod import Place

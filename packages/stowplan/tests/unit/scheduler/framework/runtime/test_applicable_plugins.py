@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from stowplan.kube.config import DEFAULT_FEATURES, load_config
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.interface import FilterPlugin, PreFilterPlugin, ReservePlugin
-from stowplan.scheduler.framework.rejections import Rejections
 from stowplan.scheduler.framework.runtime.binding import run_pre_bind_pre_flights, run_reserve
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import SKIP, unschedulable

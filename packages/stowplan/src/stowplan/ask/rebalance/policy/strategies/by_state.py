@@ -16,8 +16,8 @@ from stowplan.ask.rebalance.policy.arguments import (
 from stowplan.ask.rebalance.policy.evictor import Eviction, Evictor
 from stowplan.ask.rebalance.policy.pods_in_full import ContainerStatus
 from stowplan.ask.rebalance.policy.snapshot import PolicyPod, Snapshot
+from stowplan.kube.api.meta import seconds_of
 from stowplan.kube.api.pod import PodCondition
-from stowplan.kube.api.timestamps import seconds_of
 from stowplan.kube.api.types import Node
 from stowplan.scheduler.framework.explanations.formatting import count
 
