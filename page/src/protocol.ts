@@ -361,6 +361,10 @@ export interface ReportRecord {
   sections?: SectionRecord[];
 }
 
+export interface RoomOverTimeRecord extends RoomRecord {
+  charts: SectionRecord[];
+}
+
 export interface RoomRecord {
   kind: string;
   nodes: number;
@@ -378,6 +382,7 @@ export interface SavedData {
   frames?: Record<string, FramesRecord>;
   report?: ReportRecord;
   room?: RoomRecord;
+  use?: UseRecord;
   devices?: DevicesRecord;
   devicesOn?: Record<string, NodeDevicesRecord>;
 }
@@ -441,9 +446,10 @@ export interface SourceRecord {
   title: string;
   schedulerName: string;
   version: string;
-  can: ("configuration" | "decisions" | "devices" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "room" | "stories" | "time" | "whatIf")[];
+  can: ("configuration" | "decisions" | "devices" | "explain" | "moments" | "nodes" | "pending" | "plan" | "podgroups" | "report" | "room" | "stories" | "time" | "use" | "whatIf")[];
   whyNot: Record<string, string>;
   timelines: string[];
+  prices: Record<string, Record<string, number>>;
 }
 
 export interface StatusRecord {
@@ -497,6 +503,11 @@ export interface TimeRecord {
   marks: MarkRecord[];
   series: SeriesRecord;
   note: string;
+}
+
+export interface UseRecord {
+  kind: string;
+  nodes: Record<string, Record<string, number>>;
 }
 
 export interface VerdictRecord {

@@ -1,7 +1,7 @@
-/** Room: a heat map of the nodes by a resource, what is free where, and how many more pods of common shapes fit. */
-import { useMemo } from "preact/hooks";
+/** Room: a heat map of the nodes, what is free where, and how many more pods of common shapes fit. */
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { Chart } from "../charts/chart";
-import { amount, grouped as commas, count, percent } from "../parts/format";
+import { grouped as commas, count, percent } from "../parts/format";
 import { RequestResult, useRequest } from "../parts/request";
 import { paintStyle } from "../parts/swatch";
 import { type Column, Table } from "../parts/table";
@@ -11,14 +11,17 @@ import { useDevices } from "../plan/devices";
 import { grouped } from "../plan/layout";
 import { takesPods } from "../plan/model";
 import { Choice, groupLabels, resourceOptions, resourcesOf, short, usualGroup } from "../plan/view";
-import type { ShapeRoomRecord } from "../protocol";
+import type { ShapeRoomRecord, UseRecord } from "../protocol";
 import { amend, nodeHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
-import { type Cell, type Part, partsOf } from "./heat";
-import { Trend } from "./trend";
+import { type Cell, costOf, type Measure, type Part, partsOf, requestsOf, useOf } from "./heat";
 
-/** Milliseconds between two requests. */
+/** Milliseconds between two requests; metrics of nodes are new every 15 s. */
 const PAUSE = 2000;
+const USE_PAUSE = 15_000;
+/** What can be shown of nodes. */
+type Shown = "requests" | "use" | "cost";
+const NOTHING_MEASURED: UseRecord = { kind: "Use", nodes: {} };
 
 export function RoomView({ source, plan, address }: ViewProps) {
   useDevices(source, plan);
@@ -26,47 +29,68 @@ export function RoomView({ source, plan, address }: ViewProps) {
   const nodesVersion = useNodesVersion(plan);
   const resources = useMemo(() => resourcesOf(plan), [plan, nodesVersion]);
   const labels = useMemo(() => groupLabels(plan), [plan, nodesVersion]);
-  const options = resourceOptions(plan, resources);
-  // Extended resources, then devices.
-  const resource =
-    address.query.get("resource") ??
-    resources.find((name) => name.includes("/")) ??
-    resources.find((name) => plan.drivers.has(name)) ??
-    "cpu";
+  const modes = modesOf(source);
+  const shown = modes.find(([one]) => one === address.query.get("show"))?.[0] ?? "requests";
+  const use = useUse(source, shown === "use");
+  // metrics.k8s.io has no others.
+  const options = resourceOptions(plan, shown === "use" ? ["cpu", "memory"] : resources);
+  const usual =
+    options.find(([name]) => name.includes("/")) ?? options.find(([name]) => plan.drivers.has(name)) ?? options[0]!;
+  const resource = address.query.get("resource") ?? usual[0];
   const group = address.query.get("group") ?? usualGroup(labels);
+  const { prices } = source.about;
+  const measure = useMemo((): Measure => {
+    if (shown === "use") return useOf(use.answer ?? NOTHING_MEASURED, resource);
+    return shown === "cost" ? costOf(plan, prices) : requestsOf(plan, resource);
+  }, [plan, shown, resource, use.answer, prices]);
   const parts = useMemo(
-    () => partsOf(plan, grouped(plan.nodes.values(), group), resource),
-    [plan, version, group, resource],
+    () => partsOf(plan, grouped(plan.nodes.values(), group), measure),
+    [plan, version, group, measure],
   );
   return (
     <div class="page wide">
       <h1>Room</h1>
       <div class="tools">
-        <Choice
-          label="Resource"
-          value={resource}
-          onChange={(next) => amend(address, { resource: next })}
-          options={options}
-        />
+        {modes.length > 1 && (
+          <Choice
+            label="Show"
+            value={shown}
+            onChange={(next) => amend(address, { show: next === "requests" ? undefined : next, resource: undefined })}
+            options={modes}
+          />
+        )}
+        {shown !== "cost" && (
+          <Choice
+            label="Resource"
+            value={resource}
+            onChange={(next) => amend(address, { resource: next })}
+            options={options}
+          />
+        )}
         <Choice
           label="Group by"
           value={group}
           onChange={(next) => amend(address, { group: next })}
           options={[["", "nothing"], ...[...labels.keys()].map((label): [string, string] => [label, short(label)])]}
         />
-        <Scale resource={resource} />
+        <Scale measure={measure} />
       </div>
+      {use.error && shown === "use" && (
+        <p class="note" role="alert">
+          {use.error}
+        </p>
+      )}
       <section class="card" aria-labelledby="nodes">
-        <h2 id="nodes">Nodes by {resource}</h2>
+        <h2 id="nodes">Nodes by {measure.title}</h2>
         {parts.map((part) => (
-          <Heat key={part.name} part={part} resource={resource} label={group} />
+          <Heat key={part.name} part={part} measure={measure} label={group} />
         ))}
       </section>
       <section class="card" aria-labelledby="free">
-        <h2 id="free">What is free</h2>
+        <h2 id="free">What is {measure.words.free.toLowerCase()}</h2>
         <Table
-          caption={`${resource} by ${group ? short(group) : "cluster"}`}
-          columns={columnsOf(resource, group)}
+          caption={`${measure.title} by ${group ? short(group) : "cluster"}`}
+          columns={columnsOf(measure, group)}
           rows={parts}
           rowKey={(part) => part.name}
           file="room"
@@ -77,35 +101,58 @@ export function RoomView({ source, plan, address }: ViewProps) {
   );
 }
 
-function Scale({ resource }: { resource: string }) {
+function modesOf(source: ViewProps["source"]): [Shown, string][] {
+  return [
+    ["requests", "requests"],
+    ...(source.can("use") ? [["use", "measured use"] as [Shown, string]] : []),
+    ...(Object.keys(source.about.prices).length ? [["cost", "cost"] as [Shown, string]] : []),
+  ];
+}
+
+/** The measured use, again and again while it is shown. */
+function useUse(source: ViewProps["source"], wanted: boolean) {
+  const [turn, next] = useState(0);
+  useEffect(() => {
+    if (!wanted || source.about.mode !== "live") return;
+    const timer = setInterval(() => next((before) => before + 1), USE_PAUSE);
+    return () => clearInterval(timer);
+  }, [source, wanted]);
+  return useRequest(async () => (wanted ? source.use() : undefined), [source, wanted, turn]);
+}
+
+function Scale({ measure: { title, words } }: { measure: Measure }) {
+  const taken = words.taken.toLowerCase();
   return (
-    <ul class="legend plain" aria-label={`Share of ${resource} that is requested`}>
+    <ul class="legend plain" aria-label={`Share of ${title} that is ${taken}`}>
       <li>
-        <span>requested:</span>
+        <span>{taken}:</span>
       </li>
-      {SHARES.map(([name, paint]) => (
-        <li key={name}>
+      {SHARES.map(([share, paint]) => (
+        <li key={share}>
           <span>
-            <span class="swatch painted" style={paintStyle(paint)} /> {name}
+            <span class="swatch painted" style={paintStyle(paint)} /> {share}
           </span>
         </li>
       ))}
-      <li>
-        <span>⊘ takes no pods</span>
-      </li>
+      {words.free === "Free" && (
+        <li>
+          <span>⊘ takes no pods</span>
+        </li>
+      )}
     </ul>
   );
 }
 
-function Heat({ part, resource, label }: { part: Part; resource: string; label: string }) {
+function Heat({ part, measure, label }: { part: Part; measure: Measure; label: string }) {
+  const { title, name, words, text } = measure;
   return (
     <section class="heat">
       <h3>
         {part.name || (label ? `without ${short(label)}` : "all nodes")}{" "}
         <span class="muted">
           {part.cells.length
-            ? `${amount(resource, part.free)} of ${amount(resource, part.whole)} ${resource} free`
-            : `no node has ${resource}`}
+            ? `${text(part.free)} of ${text(part.whole)} ${name} ${words.free.toLowerCase()}`
+            : `no node has ${title === "cost" ? "a price" : title}`}
           {part.cells.length > 0 && part.without.length > 0 && `; ${count(part.without.length, "node")} without any`}
         </span>
       </h3>
@@ -115,11 +162,11 @@ function Heat({ part, resource, label }: { part: Part; resource: string; label: 
             key={cell.node.name}
             class="node-cell painted"
             href={nodeHref(cell.node.name)}
-            style={paintStyle(share(cell.requested, cell.whole))}
-            title={`${cell.node.name}: ${textOf(cell, resource)}`}
-            aria-label={`${cell.node.name}: ${textOf(cell, resource)}`}
+            style={paintStyle(share(cell.taken, cell.whole))}
+            title={`${cell.node.name}: ${textOf(cell, measure)}`}
+            aria-label={`${cell.node.name}: ${textOf(cell, measure)}`}
           >
-            <span>{takesPods(cell.node) ? amount(resource, cell.free) : "⊘"}</span>
+            <span>{measure.cell(cell)}</span>
           </a>
         ))}
       </div>
@@ -127,26 +174,27 @@ function Heat({ part, resource, label }: { part: Part; resource: string; label: 
   );
 }
 
-function textOf(cell: Cell, resource: string): string {
-  const free = takesPods(cell.node) ? `${amount(resource, cell.free)} free` : "takes no pods";
-  return `${amount(resource, cell.requested)} of ${amount(resource, cell.whole)} ${resource} requested, ${free}`;
+function textOf(cell: Cell, { name, words, text }: Measure): string {
+  const [taken, free] = [words.taken.toLowerCase(), words.free.toLowerCase()];
+  const rest = free === "free" && !takesPods(cell.node) ? "takes no pods" : `${text(cell.free)} ${free}`;
+  return `${text(cell.taken)} of ${text(cell.whole)} ${name} ${taken}, ${rest}`;
 }
 
-function columnsOf(resource: string, group: string): Column<Part>[] {
+function columnsOf({ words, resource, text }: Measure, group: string): Column<Part>[] {
   const of = (title: string, value: (part: Part) => number): Column<Part> => ({
     title,
     resource,
     value,
-    show: (part) => amount(resource, value(part)),
+    show: (part) => text(value(part)),
   });
   return [
     { title: group ? short(group) : "Group", value: (part) => part.name || "–" },
     { title: "Nodes with it", value: (part) => part.cells.length },
     { title: "Nodes without", value: (part) => part.without.length },
-    of("Allocatable", (part) => part.whole),
-    of("Requested", (part) => part.requested),
-    { title: "Requested %", value: (part) => (part.whole ? Math.round((100 * part.requested) / part.whole) : 0) },
-    of("Free", (part) => part.free),
+    of(words.whole, (part) => part.whole),
+    of(words.taken, (part) => part.taken),
+    { title: `${words.taken} %`, value: (part) => (part.whole ? Math.round((100 * part.taken) / part.whole) : 0) },
+    of(words.free, (part) => part.free),
     of("Most on a node", (part) => Math.max(0, ...part.cells.map(({ free }) => free))),
   ];
 }
@@ -154,9 +202,6 @@ function columnsOf(resource: string, group: string): Column<Part>[] {
 function Shapes({ source, plan }: Pick<ViewProps, "source" | "plan">) {
   const turn = useVersion(plan, PAUSE);
   const request = useRequest(() => source.room(), [source, turn]);
-  const trend = useMemo(() => new Trend(), [source]);
-  const { answer } = request;
-  useMemo(() => answer && trend.add(answer, Date.now()), [trend, answer]);
   const columns: Column<ShapeRoomRecord>[] = [
     { title: "Pods like", value: (shape) => shape.name },
     { title: "There are", value: (shape) => shape.seen },
@@ -192,13 +237,9 @@ function Shapes({ source, plan }: Pick<ViewProps, "source" | "plan">) {
                   .join(", ")}
               </p>
             )}
-            {trend.moments > 1 && (
-              <Chart
-                title="Lost over time"
-                caption="The share of the room that is not where such pods fit."
-                chart={trend.chart()}
-                file="room-over-time"
-              />
+            {room.charts?.map(
+              ({ name, title, caption, chart }) =>
+                chart && <Chart key={title} title={title} caption={caption} chart={chart} file={name ?? title} />,
             )}
           </>
         )}

@@ -71,6 +71,7 @@ class Server implements Source {
   group = (group: string, moment?: Moment) =>
     fetchJson<never>(`podgroups/${path(group)}?${new URLSearchParams({ verdict: "true", ...moment })}`);
   room = () => fetchJson<never>("room");
+  use = () => fetchJson<never>("use");
   devices = () => fetchJson<never>("devices");
   devicesOn = (node: string) => fetchJson<never>(`devices/${encodeURIComponent(node)}`);
   configuration = () => fetchJson<never>("configuration");

@@ -9,9 +9,11 @@ import type {
   NodeDevicesRecord,
   QueueRecord,
   ReportRecord,
+  RoomOverTimeRecord,
   RoomRecord,
   SourceRecord,
   TimeRecord,
+  UseRecord,
   VerdictRecord,
   WhatIfChange,
   WorkbenchRecord,
@@ -51,7 +53,8 @@ export interface Source {
   decisions(limit?: number): Promise<DecisionsRecord>;
   /** `group` is namespace/name. */
   group(group: string, moment?: Moment): Promise<GroupStateRecord>;
-  room(): Promise<RoomRecord>;
+  room(): Promise<RoomRecord & Partial<RoomOverTimeRecord>>;
+  use(): Promise<UseRecord>;
   devices(): Promise<DevicesRecord>;
   devicesOn(node: string): Promise<NodeDevicesRecord>;
   configuration(): Promise<ConfigurationRecord>;

@@ -35,6 +35,7 @@ export class StaticSource implements Source {
   decisions = async () => absent("the decisions");
   group = async () => absent("details of groups");
   room = async () => given(this.data.room, "the room");
+  use = async () => given(this.data.use, "the measured use");
   devices = async () => given(this.data.devices, "the list of devices");
   devicesOn = async (node: string) => this.data.devicesOn?.[node] ?? { kind: "NodeDevices", node, devices: [] };
   configuration = async () => given(this.data.configuration, "the configuration");

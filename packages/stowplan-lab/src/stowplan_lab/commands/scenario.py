@@ -61,12 +61,13 @@ def scenario(
       stowplan scenario --pools cluster.json --prices prices.csv --prometheus http://127.0.0.1:9090 --out week
       stowplan simulate week/scenario.yaml
     """
+    from stowplan.ask.loading.price_list import read_prices
     from stowplan.kube.api.manifest_files import LoadError, load_manifests
     from stowplan.kube.api.meta import timestamp
     from stowplan.kube.api.yaml_text import to_yaml
     from stowplan_lab.simulation.definition.amounts import seconds
     from stowplan_lab.simulation.definition.scenario_loading import load_scenario
-    from stowplan_lab.traces.node_pools import node_groups, read_prices
+    from stowplan_lab.traces.node_pools import node_groups
     from stowplan_lab.traces.prometheus import HOUR
     from stowplan_lab.traces.trace import TraceError
 

@@ -2,22 +2,20 @@
 
 Nodes are grouped by their pool (the label of Karpenter or of a managed node pool), instance type and capacity type.
 Bounds are those of the Cluster Autoscaler's status (the ConfigMap cluster-autoscaler-status) or of Karpenter's
-NodePools. A type that has no node yet takes its capacity from the price list, a CSV file with the columns `type` and
-`price` (of an hour), perhaps `capacityType`, and any others, which are resources.
+NodePools. A type that has no node yet takes its capacity from the price list.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from yaml import YAMLError
 
+from stowplan.ask.loading.price_list import CAPACITY_TYPE, INSTANCE_TYPE, Prices, price_of
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.yaml_text import first_value
-from stowplan_lab.traces.rows import CsvFile
 from stowplan_lab.traces.trace import TraceError
 
 #: Labels that name a node's pool.
@@ -29,13 +27,11 @@ _POOLS = (
     "kubernetes.azure.com/agentpool",
 )
 _ZONE = "topology.kubernetes.io/zone"
-_TYPE, _CAPACITY_TYPE = "node.kubernetes.io/instance-type", "karpenter.sh/capacity-type"
 _STATUS_NAME = "cluster-autoscaler-status"
 #: Not of a group: of single nodes, or set with the zones.
 _OWN_LABELS = frozenset({"kubernetes.io/hostname", _ZONE, "topology.kubernetes.io/region"})
 #: The largest number of nodes of a pool without limits.
 UNLIMITED = 1000
-_COLUMNS = ("type", "price", "capacityType")
 
 
 class Kind(NamedTuple):
@@ -44,34 +40,6 @@ class Kind(NamedTuple):
     pool: str
     type: str
     capacity_type: str
-
-
-class Priced(NamedTuple):
-    price: float
-    capacity: dict[str, str]
-
-
-Prices = Mapping[tuple[str, str], Priced]
-
-
-def read_prices(path: Path) -> dict[tuple[str, str], Priced]:
-    """By type and capacity type ("" for any); raises TraceError."""
-    file = CsvFile(path)
-    type_, price = file.column("type", "--prices"), file.column("price", "--prices")
-    sort = file.header.index("capacityType") if "capacityType" in file.header else None
-    found: dict[tuple[str, str], Priced] = {}
-    for line, cells in file.rows():
-        key = cells[type_], "" if sort is None else cells[sort]
-        if key in found:
-            raise file.error(line, f"type {' '.join(key).strip()!r} has a price already")
-        capacity = {name: cell for name, cell in zip(file.header, cells, strict=True) if name not in _COLUMNS and cell}
-        try:
-            for amount in capacity.values():
-                parse_quantity(amount)
-            found[key] = Priced(float(cells[price]), capacity)
-        except ValueError as error:
-            raise file.error(line, error) from None
-    return found
 
 
 def node_groups(manifests: Sequence[Mapping[str, Any]], prices: Prices) -> tuple[list[dict[str, Any]], list[str]]:
@@ -86,16 +54,12 @@ def node_groups(manifests: Sequence[Mapping[str, Any]], prices: Prices) -> tuple
     for status in by_kind["ConfigMap"]:
         notes += _add_bounds(groups, status)
     for kind, group in groups.items():
-        priced = _price_of(kind, prices)
+        priced = price_of(prices, kind.type, kind.capacity_type)
         if priced is not None:
             group["price"] = priced.price
         elif prices:
             notes.append(f"{group['name']}: the price list has no {kind.type or 'node without an instance type'}")
     return list(groups.values()), notes
-
-
-def _price_of(kind: Kind, prices: Prices) -> Priced | None:
-    return prices.get((kind.type, kind.capacity_type)) or prices.get((kind.type, ""))
 
 
 def _name(kind: Kind) -> str:
@@ -107,7 +71,7 @@ def _of_nodes(nodes: Iterable[Mapping[str, Any]]) -> dict[Kind, dict[str, Any]]:
     for node in nodes:
         labels = node["metadata"].get("labels") or {}
         pool = next((labels[label] for label in _POOLS if label in labels), "")
-        kind = Kind(pool, labels.get(_TYPE, ""), labels.get(_CAPACITY_TYPE, ""))
+        kind = Kind(pool, labels.get(INSTANCE_TYPE, ""), labels.get(CAPACITY_TYPE, ""))
         members.setdefault(kind, []).append(node)
     return {kind: _group(kind, members[kind]) for kind in sorted(members)}
 
@@ -144,22 +108,26 @@ def _add_karpenter(groups: dict[Kind, dict[str, Any]], pool: Mapping[str, Any], 
     allowed = {
         one["key"]: one.get("values") or [] for one in of_nodes.get("requirements") or () if one.get("operator") == "In"
     }
-    for type_ in allowed.get(_TYPE, ()):
-        for sort in allowed.get(_CAPACITY_TYPE) or [""]:
+    for type_ in allowed.get(INSTANCE_TYPE, ()):
+        for sort in allowed.get(CAPACITY_TYPE) or [""]:
             kind = Kind(name, type_, sort)
-            priced = _price_of(kind, prices)
+            priced = price_of(prices, kind.type, kind.capacity_type)
             if kind in groups:
                 continue
             if priced is None or not priced.capacity:
                 yield f"NodePool {name}: no node has the type {type_} and the price list no capacity of it; left out"
                 continue
-            labels = {_KARPENTER: name, _TYPE: type_, **((spec["template"].get("metadata") or {}).get("labels") or {})}
+            labels = {
+                _KARPENTER: name,
+                INSTANCE_TYPE: type_,
+                **((spec["template"].get("metadata") or {}).get("labels") or {}),
+            }
             groups[kind] = {
                 "name": _name(kind),
                 "count": 0,
                 "capacity": priced.capacity,
                 "zones": list(allowed.get(_ZONE, ())),
-                "labels": labels | ({_CAPACITY_TYPE: sort} if sort else {}),
+                "labels": labels | ({CAPACITY_TYPE: sort} if sort else {}),
                 "taints": _taints(of_nodes.get("taints")),
             }
     of_pool = [group for kind, group in groups.items() if kind.pool == name]

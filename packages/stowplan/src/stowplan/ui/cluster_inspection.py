@@ -30,6 +30,7 @@ from stowplan.scheduler.inspection.devices import Devices, DevicesRecord, NodeDe
 from stowplan.scheduler.inspection.queue_state import main_reason
 from stowplan.scheduler.inspection.room import RoomRecord, room_of
 from stowplan.ui.page_routes import key_of, limit_of
+from stowplan.ui.room_trend import RoomTrend
 
 #: Number of kinds of pending pods that are judged; other pods are listed without a reason.
 MAX_KINDS = 200
@@ -62,6 +63,8 @@ class ClusterInspection:
     """Answers about one cluster; the queue is computed on demand, and again after a change."""
 
     cluster: JudgedCluster
+    #: Of a cluster that changes.
+    trend: RoomTrend | None = None
 
     def __post_init__(self) -> None:
         self._queue: records.QueueRecord | None = None
@@ -178,7 +181,7 @@ class ClusterInspection:
     # -- room, nodes and groups ----------------------------------------------------------------------------------------
 
     def room(self) -> RoomRecord:
-        return room_of(self.cluster.engine.state)
+        return room_of(self.cluster.engine.state) if self.trend is None else self.trend.look()
 
     def devices(self) -> DevicesRecord:
         return self._followed_devices().counts()

@@ -16,6 +16,7 @@ from stowplan.scheduler.inspection.devices import DevicesRecord, NodeDevicesReco
 from stowplan.scheduler.inspection.records import QueueRecord, Record, VerdictRecord, encoded
 from stowplan.scheduler.inspection.room import RoomRecord
 from stowplan.ui.assets import FIRST, ICON, INDEX, SCRIPT, STYLE, assets
+from stowplan.ui.measured_use import UseRecord
 from stowplan.ui.plan import Plan
 from stowplan.ui.plan_messages import SnapshotMessage, snapshot
 from stowplan.ui.report_records import ReportRecord
@@ -37,6 +38,7 @@ class SavedData(Record, frozen=True, kw_only=True):
     frames: dict[str, FramesRecord] = field(default_factory=dict)
     report: ReportRecord | None = None
     room: RoomRecord | None = None
+    use: UseRecord | None = None
     devices: DevicesRecord | None = None
     #: By node.
     devices_on: dict[str, NodeDevicesRecord] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from stowplan.scheduler.inspection.records import VerdictRecord
 from stowplan.ui.cluster_inspection import ClusterInspection
+from stowplan.ui.measured_use import UseRecord
 from stowplan.ui.one_file import SavedData, one_file
 from stowplan.ui.plan import Plan
 from stowplan.ui.plan_messages import snapshot
@@ -25,6 +26,7 @@ def save_copy(
     configuration: ConfigurationRecord,
     answers: ClusterInspection | None,
     timelines: Timelines,
+    use: UseRecord | None = None,
 ) -> None:
     """Write the page to a file, whose folder is created. Raises OSError."""
     queue = None if answers is None else answers.queue(_MAX_PODS)
@@ -42,6 +44,7 @@ def save_copy(
         time=times,
         frames=frames,
         room=None if answers is None else answers.room(),
+        use=use,
         devices=devices,
         devices_on={}
         if answers is None or devices is None

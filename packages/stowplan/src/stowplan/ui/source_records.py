@@ -33,6 +33,7 @@ Capability = Literal[
     "report",
     "room",
     "devices",
+    "use",
 ]
 
 
@@ -48,6 +49,8 @@ class SourceRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     #: Capability -> why it is not available, for users.
     why_not: dict[str, str] = msgspec.field(default_factory=dict)
     timelines: tuple[str, ...] = ()
+    #: Prices of an hour of nodes, by instance type and capacity type, "" for any.
+    prices: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
 
 
 class PluginRecord(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -43,6 +43,8 @@ from stowplan.ask.explain.suggestions.suggestions import advise
 from stowplan.ask.explain.text.reported_status import ReportedStatus
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
 from stowplan.ask.explain.verdicts.verdict import Verdict
+from stowplan.ask.loading.price_list import PriceListError, read_prices
+from stowplan.ask.rebalance.policy.measured_use import NodeMetrics
 from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.kube.config import Declarations, load_config
 from stowplan.kube.klog.setup import LogSettings, set_up
@@ -57,9 +59,12 @@ from stowplan.scheduler.engine.inputs import Input
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.inspection.records import GroupVerdictRecord, ReliefRecord
+from stowplan.scheduler.inspection.room import room_of
 from stowplan.ui.cluster_inspection import ClusterInspection
+from stowplan.ui.measured_use import UseRecord, use_pages, use_record
 from stowplan.ui.page_routes import Streams
 from stowplan.ui.plan import Plan, plan_of
+from stowplan.ui.room_trend import RoomTrend
 from stowplan.ui.saved_copy import save_copy
 from stowplan.ui.source_records import Capability, ConfigurationRecord, Mode, SourceRecord, configuration_record
 from stowplan.ui.timeline_routes import MomentCluster, MomentError, Moments, Timelines
@@ -98,6 +103,9 @@ _ANSWERED: tuple[Capability, ...] = (
 )
 @click.option("--at", metavar="TIME", help="Show this moment of the recording, such as 2026-11-20T12:03 (UTC).")
 @config_option()
+@file_option(
+    "--prices", help="Show what nodes cost, by this CSV file: columns type, price (of an hour), perhaps capacityType."
+)
 @scheduler_options
 @click.option(
     "--port",
@@ -132,8 +140,8 @@ def ui(**given: Any) -> None:
     """
     options = _Options(**given)
     options.check()
-    show = _Show(options.port, options.opens)
     with reported(options.config):
+        show = _Show(options.port, options.opens, options.price_list)
         if options.from_scheduler is not None:
             _from_scheduler(show, options, options.from_scheduler)
         elif options.follows:
@@ -164,6 +172,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
     at: str | None
     live: ClusterFlags
     config: str | None
+    prices: str | None
     plugins: tuple[str, ...]
     pod_groups: bool
     emulated_version: str | None
@@ -187,6 +196,17 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
             return count(len(self.files), "file")
         return "stdin" if self.files[0] == "-" else self.files[0]
 
+    @property
+    def price_list(self) -> dict[str, dict[str, float]]:
+        """By type and capacity type; raises InputError."""
+        found: dict[str, dict[str, float]] = {}
+        try:
+            for (type_, capacity_type), priced in (read_prices(Path(self.prices)) if self.prices else {}).items():
+                found.setdefault(type_, {})[capacity_type] = priced.price
+        except PriceListError as error:
+            raise InputError(str(error)) from error
+        return found
+
     def check(self) -> None:
         """Check for mutually exclusive options; raises click.UsageError."""
         self._check_clusters()
@@ -199,6 +219,7 @@ class _Options(PlainStruct, frozen=True, kw_only=True):
             or self.recordings
             or self.simulations
             or self.config
+            or self.prices
             or self.plugins
             or self.pod_groups
             or self.emulated_version
@@ -260,6 +281,8 @@ class _Show(PlainStruct, frozen=True):
 
     port: int
     opens: bool
+    #: As the source has them.
+    prices: dict[str, dict[str, float]]
 
     async def until(
         self,
@@ -291,17 +314,22 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
     timelines: Mapping[str, TimelineSource]
     #: None for a simulation, which is built on demand.
     about: ClusterSource | None = None
+    use: UseRecord | None = None
 
     def show(self, show: _Show, export: Path | None) -> None:
+        cluster = replace(self, source=replace(self.source, prices=show.prices))
         if export is None:
             with stop_signals() as stop:
-                event_loop.run(self._serve(show, stop))
+                event_loop.run(cluster._serve(show, stop))
         else:
-            self._save(export)
+            cluster._save(export)
 
     @property
     def _timelines(self) -> Timelines:
         return Timelines({name: source.timeline for name, source in self.timelines.items()})
+
+    async def _measured(self) -> UseRecord:
+        return self.use or UseRecord(nodes={})
 
     def _moments(self) -> Moments:
         return Moments({name: source.moment for name, source in self.timelines.items()}, self.about)
@@ -322,6 +350,7 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
                 configuration=self.configuration,
                 answers=None if asked is None else ClusterInspection(asked),
                 timelines=self._timelines,
+                use=self.use,
             )
         except OSError as error:
             raise InputError(f"--export {file}: {error.strerror}: {error.filename}") from error
@@ -338,6 +367,8 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
             answers |= moments.pages(PREFIX)
         elif about is not None:
             answers |= {**ClusterInspection(about).pages(PREFIX), **Workbench(lambda: about.cluster).pages(PREFIX)}
+        if self.use is not None:
+            answers |= use_pages(PREFIX, self._measured)
         if "explain" in source.can:
             source = replace(source, can=(*source.can, "whatIf"))
         pages = page_routes(lambda: source, streams=streams, configuration=lambda: self.configuration, answers=answers)
@@ -351,9 +382,12 @@ def _static_cluster(
     about: ClusterSource, mode: Mode, title: str, known: Declarations, timelines: Mapping[str, TimelineSource]
 ) -> _StaticCluster:
     configuration = about.cluster.config
+    source = _source(mode, title, configuration.profiles[0].scheduler_name, tuple(timelines))
+    measured = [one for one in about.others if one["kind"] == "NodeMetrics"]
     return _StaticCluster(
         plan=plan_of(about.engine.state),
-        source=_source(mode, title, configuration.profiles[0].scheduler_name, tuple(timelines)),
+        source=replace(source, can=(*source.can, "use")) if measured else source,
+        use=use_record(measured) if measured else None,
         configuration=configuration_record(configuration, known, about.engine.features),
         timelines=timelines,
         about=about,
@@ -408,18 +442,24 @@ async def _follow(show: _Show, live: Followed, registry: Registry, plugins: Sequ
             if not follower.synced.is_set() or stopped.is_set():
                 return
             state = follower.engine.state
+            trend = RoomTrend(lambda: room_of(state))
+            inspection = ClusterInspection(_Followed(follower.engine), trend)
             workbench = Workbench(lambda: copy_of(state, configuration, features, named_plugins(plugins)))
             scheduler_name = configuration.profiles[0].scheduler_name
             source = _source("live", connection.server, scheduler_name)
-            source = replace(source, can=(*source.can, "whatIf"))
+            source = replace(source, can=(*source.can, "use", "whatIf"), prices=show.prices)
+
+            async def use() -> UseRecord:
+                return use_record(one.content for one in (await api.list(NodeMetrics)).items)
+
             pages = page_routes(
                 lambda: source,
                 streams=streams,
                 configuration=lambda: configuration_record(configuration, registry.declarations, features),
-                answers=ClusterInspection(_Followed(follower.engine)).pages(PREFIX) | workbench.pages(PREFIX),
+                answers=inspection.pages(PREFIX) | use_pages(PREFIX, use) | workbench.pages(PREFIX),
             )
-            async with running(stream_plan(state, streams)) as looking:
-                await show.until(stopped, pages, streams, _size(plan_of(state)), following, looking)
+            async with running(stream_plan(state, streams)) as looking, running(trend.keep()) as keeping:
+                await show.until(stopped, pages, streams, _size(plan_of(state)), following, looking, keeping)
 
 
 class _SteppingListener:

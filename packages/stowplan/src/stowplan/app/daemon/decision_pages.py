@@ -11,7 +11,7 @@
 
     /stowplan/devices                   how many devices nodes reach, and how many are held
     /stowplan/devices/<node>            each of them, and who holds it
-    /stowplan/room                      how many more pods of common shapes fit
+    /stowplan/room                      how many more pods of common shapes fit, now and when it was asked for
 
     /stowplan/nodes/<node>              the pods on the node, which pending pods it accepts, and why it rejects others
 
@@ -59,6 +59,7 @@ from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.inspection import queue_state, records
 from stowplan.scheduler.inspection.room import room_of
 from stowplan.ui.page_routes import PREFIX, key_of, limit_of
+from stowplan.ui.room_trend import RoomTrend
 
 if TYPE_CHECKING:
     from stowplan.drivers.live.scheduler import Scheduler
@@ -91,6 +92,7 @@ class SchedulerPages:
         #: The leader while this process is a standby, "" for none; None if it is not a standby.
         self._other_leader = other_leader
         self._times = times
+        self._trend = RoomTrend(lambda: room_of(scheduler.state), times)
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
         self._not_before = 0.0
@@ -126,7 +128,7 @@ class SchedulerPages:
         return _json(_with_page(record, request, lambda: decisions_page(record)))
 
     def _room(self, request: Request) -> Response:
-        return _json(room_of(self._scheduler.state))
+        return _json(self._trend.look())
 
     def _counted_devices(self, request: Request) -> Response:
         return _json(self._devices.counts())

@@ -132,10 +132,9 @@ class ClusterSource:
             emulated_version=str(version),
         )
         note(*cluster.notes)
-        source = cls(cluster, _finished(found.objects), workloads=found.manifests, quotas=found.quotas)
+        source = cls(cluster, _finished(found.objects), found.skipped, workloads=found.manifests, quotas=found.quotas)
         if in_full:
             source._keep_pods(found.objects, found.pods)
-            source.others = found.skipped
         return source
 
     @classmethod

@@ -29,6 +29,18 @@ def test_a_saved_copy(run, files, tmp_path):
     assert data["pending"]["pods"][0]["rejectedBy"] == ["NodeResourcesFit"]
 
 
+def test_prices_and_measured_use_in_a_saved_copy(run, files, tmp_path):
+    metadata, usage = {"name": "a"}, {"cpu": "250m", "memory": "1Gi"}
+    measured = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": metadata, "usage": usage}
+    (tmp_path / "prices.csv").write_text("type,capacityType,price\nlarge,,2\nlarge,spot,0.5\n")
+    options = ("--prices", str(tmp_path / "prices.csv"), "--export", str(tmp_path / "copy.html"))
+    assert run("ui", "-f", files(*CLUSTER, measured), *options).code == 0
+    data = data_of((tmp_path / "copy.html").read_text())
+    assert data["source"]["prices"] == {"large": {"": 2, "spot": 0.5}}
+    assert "use" in data["source"]["can"]
+    assert data["use"]["nodes"] == {"a": {"cpu": 250, "memory": 2**30}}
+
+
 def test_the_given_configuration_is_shown(run, files, tmp_path):
     config = tmp_path / "config.yaml"
     config.write_text(
@@ -97,6 +109,7 @@ def test_it_serves_until_it_is_stopped(files):
         (("--recording", "x", "--recording", "y", "--at", "2026-11-20T12:03"), "--at is for a moment of a recording"),
         (("--recording", "x", "--recording", "y", "--simulation", "z"), "two are shown side by side, no more"),
         (("--token-file", "x"), "--token-file is for --from-scheduler"),
+        (("--prices", "/nowhere.csv", "-f", "x"), "/nowhere.csv: No such file"),
         (("--from-scheduler", "https://x", "-f", "y"), "a scheduler that has its own cluster"),
         (("--from-scheduler", "http://127.0.0.1:1", "--token-file", "/dev/null"), "a scheduler's port is HTTPS"),
         (("--from-scheduler", "unix:"), "unix: needs the path of a scheduler's socket"),
