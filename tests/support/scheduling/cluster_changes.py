@@ -190,6 +190,18 @@ class Changes(RuleBasedStateMachine):
                 listed[at] = listed[-1]
                 listed.pop()
 
+    @precondition(lambda self: not self.assumed)
+    @rule()
+    def copy(self):
+        copy = small_state()
+        for node in self.nodes.values():
+            copy.add_node(struct(node))
+        copy.place_copies(self.state)
+        for term in dict(self.state.matches.items()):
+            copy.matches.slot(term, copy.pods)
+        assert dump(copy) == dump(self.state)
+        assert [info.uid for info in copy.placed_pods()] == [info.uid for info in self.state.placed_pods()]
+
     # -- readers
 
     @rule(term=st.sampled_from((*TERMS, JOINT)))

@@ -116,7 +116,7 @@ def copy_of(
 ) -> Cluster:
     """A cluster to try changes on that decides as the scheduler with this state."""
     options = cluster_features(features)
-    return Cluster(state.everything(), configuration.to_dict(), plugins=plugins, **options)
+    return Cluster.of_state(state, config=configuration.to_dict(), plugins=plugins, **options)
 
 
 class Workbench(PlainStruct):

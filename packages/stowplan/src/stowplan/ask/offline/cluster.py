@@ -55,6 +55,7 @@ from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.objects import STORED, key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.pod_names import PodNames
+from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
 from stowplan.scheduler.engine.context import EngineSettings, RandomSource
 from stowplan.scheduler.engine.decision.decision import Decision
@@ -271,8 +272,21 @@ class Cluster:
         options["config"] = config
         if isinstance(config, Configuration):
             options["feature_gates"] = None
-        copy = Cluster(self.state.everything(), **options)
+        copy = Cluster.of_state(self.state, **options)
         copy._attempts.failures = self._attempts.failures
+        return copy
+
+    @classmethod
+    def of_state(cls, state: ClusterState, **options: Unpack[ClusterOptions]) -> Self:
+        """A copy of what a scheduler knows, in the same order."""
+        copy = cls((), **options)
+        for obj in state.all_but_pods():
+            copy.add(obj)
+        for info in copy.state.place_copies(state):
+            copy._names.put(info.key, info.uid)
+        for info in state.pending.values():
+            copy.add(info.pod)
+        copy.bind_claims([])
         return copy
 
     @property

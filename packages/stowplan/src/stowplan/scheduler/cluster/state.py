@@ -11,6 +11,7 @@ Upstream: pkg/scheduler/backend/cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 from msgspec.structs import replace
@@ -120,11 +121,11 @@ class ClusterState(PodsOnNodes):
 
     def everything(self) -> list[Any]:
         """All objects; pods on nodes, assumed ones too, with their node."""
-        nodes = [node for node in self.table.nodes if node is not None]
-        placed = (
-            replace(info.pod, spec=replace(info.pod.spec, node_name=info.node_name)) for info in self.placed_pods()
-        )
-        return [*nodes, *self.objects.dump(), *placed, *(info.pod for info in self.pending.values())]
+        placed = map(_on_its_node, self.placed_pods())
+        return [*self.all_but_pods(), *placed, *(info.pod for info in self.pending.values())]
+
+    def all_but_pods(self) -> list[Any]:
+        return [*(node for node in self.table.nodes if node is not None), *self.objects.dump()]
 
     def sizes(self) -> dict[str, int]:
         """The number of nodes (including unknown ones that have pods), of placed pods, and of assumed pods."""
@@ -229,6 +230,28 @@ class ClusterState(PodsOnNodes):
         if self._placements.log is not None:
             self._placements.log.attached_all(infos)
 
+    def place_copies(self, other: ClusterState) -> list[PodInfo]:
+        """Place the placed pods of another state, none of which is known here, where they are there, in that order."""
+        shapes: dict[PodShape, PodShape] = {}
+        # Otherwise pods of one shape there may have several here.
+        alike = other.counts_claims or not self.counts_claims
+        found: list[PodInfo] = []
+        for known, run in groupby(other.placed_pods(), key=lambda info: info.node_name in self.table.row_of):
+            copies = []
+            for info in run:
+                pod = _on_its_node(info)
+                shape = shapes.get(info.shape) if alike else None
+                if shape is None:
+                    shape = shapes[info.shape] = self.pod_info(pod).shape
+                copies.append(PodInfo(pod, shape))
+            if known:
+                self.place_all(copies, [copy.pod.spec.node_name for copy in copies])
+            else:
+                for copy in copies:
+                    self._place(copy, copy.pod.spec.node_name)
+            found += copies
+        return found
+
     def _take_off(self, info: PodInfo) -> None:
         if self._placements.log is not None:
             self._placements.log.detaching(info)
@@ -281,6 +304,11 @@ class ClusterState(PodsOnNodes):
 
     def remove_object(self, obj: Any) -> None:
         self.objects.remove(obj)
+
+
+def _on_its_node(info: PodInfo) -> Pod:
+    pod, name = info.pod, info.node_name
+    return pod if pod.spec.node_name == name else replace(pod, spec=replace(pod.spec, node_name=name))
 
 
 def _stays(pod: Pod, info: PodInfo) -> bool:

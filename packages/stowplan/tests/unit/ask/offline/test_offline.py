@@ -471,3 +471,18 @@ def test_a_new_pod_replaces_one_of_the_same_name_from_any_source():
     (decision,) = cluster.schedule([a_pod("a").uid("newest").obj()])
     assert decision.node_name
     assert [info.uid for info in cluster.state.placed_pods()] == ["newest"]
+
+
+def test_another_configuration_keeps_the_order_of_nodes_and_pods():
+    """Of nodes with equal scores the first one is taken, and pods are tried in the order in which they came."""
+    cluster = stowplan.Cluster([a_node(name).obj() for name in ("b", "c")])
+    cluster.add(a_node("a").obj())
+    for name in ("z", "y"):
+        cluster.add(a_pod(name).obj())
+    cluster.add(a_pod("gone").on("nowhere").obj())
+    copy = cluster.reconfigured(cluster.config)
+    assert list(copy.state.table.row_of) == ["b", "c", "a"]
+    assert copy.pending() == ["default/z", "default/y"]
+    assert copy.pod("default/gone").node_name == "nowhere"
+    cluster.place("default/z", "c")
+    assert cluster.reconfigured(cluster.config).pod("default/z").node_name == "c"
