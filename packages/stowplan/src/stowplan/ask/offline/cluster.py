@@ -51,7 +51,6 @@ from stowplan.kube.config import Configuration
 from stowplan.kube.klog import without_log
 from stowplan.kube.kubernetes_versions import version_for
 from stowplan.net.client.cluster_flags import ClusterFlags
-from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.objects import STORED, key_of
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.pod_names import PodNames
@@ -65,7 +64,7 @@ from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
 from stowplan.scheduler.extenders.calls import Calls, asking, extenders_without_binders, kinds_wanted, posting_to
 from stowplan.scheduler.framework.boundary import call, nothing
-from stowplan.scheduler.framework.declarations import Plugin
+from stowplan.scheduler.framework.declarations import FeasibleSets, Plugin
 from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -627,11 +626,10 @@ class Cluster:
         with self.transaction():
             return self._scheduling.foreseen(infos)
 
-    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[Mask] | None:
-        """Masks of rows: at any time, a new pod fits all rows of at least one, except rows that got a pod since.
+    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> FeasibleSets | None:
+        """Which rows a new pod fits once `lost` nodes and their pods are gone, while `places` places these pods again.
 
-        At any time: once `lost` nodes and their pods are gone, while `places` places these pods again. So the pod finds
-        a node if each mask has more rows left than there are other pods. None: unknown.
+        So the pod finds a node if each mask has more rows left than there are other pods. None: unknown.
         """
         with self.transaction():
             return self._scheduling.guaranteed_feasible_sets(info, lost)

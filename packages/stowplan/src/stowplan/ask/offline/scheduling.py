@@ -18,7 +18,6 @@ from stowplan.drivers.virtual_time.state_store import StateStore
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
 from stowplan.kube.klog import get_logger, without_log
-from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
@@ -28,7 +27,7 @@ from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, r
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, schedule_pod
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.declarations import Plugin
+from stowplan.scheduler.framework.declarations import FeasibleSets, Plugin
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -297,7 +296,7 @@ class Scheduling:
                 found += algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
-    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> list[Mask] | None:
+    def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> FeasibleSets | None:
         """See `Cluster.guaranteed_feasible_sets`."""
         framework = self._engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):

@@ -8,7 +8,7 @@ is `None`, and copies have to be placed one after the other, in the caller's tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import count as counted_from
 from itertools import islice
 from types import MappingProxyType
@@ -28,7 +28,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.hypothetical import HypotheticalNodes
 from stowplan.scheduler.cluster.objects import ObjectDependency
-from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -98,15 +98,59 @@ def most_room_for(cluster: Cluster, info: PodInfo) -> Ints | None:
         # No node matters to PreFilter.
         return np.zeros(cluster.state.table.n, np.int64)
     # Further filters only reject more.
-    state = outcome.state.clone()
-    alone = {plugin.name for plugin in framework.filter if _judges_nodes_alone(plugin)}
-    state.skip_filter = state.skip_filter | {plugin.name for plugin in framework.filter} - alone
+    state = _of_single_nodes(framework, outcome.state)
     copies = np.zeros(cluster.state.table.n, np.int64)
     rows = np.flatnonzero(cluster.state.table.valid[: cluster.state.table.n])
     rows = rows[_Search(cluster, framework, state, info, rows).take_one()]
     if len(rows):
         copies[rows] = _Search(cluster, framework, state, info, rows).copies()
     return copies
+
+
+class RoomForAny:
+    """Lower bounds of how many pods of these shapes each row takes, whichever they are; for a pod that is one of them.
+
+    As far as only sums decide, as in `FeasibleSets`.
+    """
+
+    def __init__(self, cluster: Cluster, shapes: Collection[PodShape]) -> None:
+        self._cluster, state = cluster, cluster.state
+        vectors = [state.vector_of(shape) for shape in shapes]
+        self._requests = np.zeros((max(map(len, vectors)), 1), np.int64)
+        for vector in vectors:
+            largest = self._requests[: len(vector), 0]
+            np.maximum(largest, vector, out=largest)
+        self._non_zero = _column(np.max([shape.non_zero_used for shape in shapes], axis=0))
+        table, n = state.table, state.table.n
+        self._rows = np.flatnonzero(table.valid[:n])
+        height = min(len(self._requests), len(table.allocatable))
+        free = table.allocatable[:height, :n] - table.requested[:height, :n]
+        asked = np.flatnonzero(self._requests[:height, 0])
+        copies = table.allowed_pods[:n] - table.pod_count[:n]
+        for resource in asked:
+            copies = np.minimum(copies, free[resource] // self._requests[resource, 0])
+        self._copies = np.maximum(copies, 1)
+
+    def beside_others(self, info: PodInfo) -> Ints:
+        """The number by row, if the pod fits there now; the plugins' filters judge the last of them."""
+        framework = self._cluster.framework_of(info)
+        _, outcome = self._cluster.algorithm.filtered(framework, info)
+        if outcome.state is None:
+            return np.ones(len(self._copies), np.int64)
+        state = _of_single_nodes(framework, outcome.state)
+        search = _Search(self._cluster, framework, state, info, self._rows, (self._requests, self._non_zero))
+        copies = np.ones(len(self._copies), np.int64)
+        takes = search.takes(self._copies[self._rows])
+        copies[self._rows[takes]] = self._copies[self._rows[takes]]
+        return copies
+
+
+def _of_single_nodes(framework: Framework, state: CycleState) -> CycleState:
+    """For filters that judge nodes alone, without the others."""
+    found = state.clone()
+    alone = {plugin.name for plugin in framework.filter if _judges_nodes_alone(plugin)}
+    found.skip_filter = found.skip_filter | {plugin.name for plugin in framework.filter} - alone
+    return found
 
 
 def _independent(framework: Framework, state: CycleState, info: PodInfo) -> bool:
@@ -134,36 +178,50 @@ def limits_of(diagnosis: Diagnosis) -> list[Limit]:
     return [Limit(refusal.plugin, str(reason), refusal.rows) for refusal in found for reason in refusal.reasons]
 
 
+def _column(amounts: Sequence[int]) -> Ints:
+    return np.array(amounts, np.int64)[:, np.newaxis]
+
+
 class _Search:
     """All nodes that take at least one copy."""
 
-    def __init__(self, cluster: Cluster, framework: Framework, state: CycleState, info: PodInfo, rows: Rows) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        framework: Framework,
+        state: CycleState,
+        info: PodInfo,
+        rows: Rows,
+        others: tuple[Ints, Ints] | None = None,
+    ) -> None:
+        """`others`: what a copy beside the last one uses, if they are other pods."""
         self._cluster, self._framework, self._state, self._info = cluster, framework, state, info
         self._rows = rows
-        self._requests = cluster.state.vector_of(info.shape)[:, np.newaxis]
-        self._non_zero = np.array(info.shape.non_zero_used, np.int64)[:, np.newaxis]
+        if others is None:
+            others = cluster.state.vector_of(info.shape)[:, np.newaxis], _column(info.shape.non_zero_used)
+        self._requests, self._non_zero = others
 
     def take_one(self) -> Mask:
-        return self._takes(np.ones(len(self._rows), np.int64))
+        return self.takes(np.ones(len(self._rows), np.int64))
 
     def copies(self) -> Ints:
         """Bisection on all nodes together: `low` copies fit, `high` do not."""
         low = np.ones(len(self._rows), np.int64)
         high = np.full(len(self._rows), 2, np.int64)
-        growing = self._takes(high)
+        growing = self.takes(high)
         while growing.any():
             low[growing] = high[growing]
             high[growing] *= 2
             if int(high.max()) > _MOST:
                 break
-            growing &= self._takes(high)
+            growing &= self.takes(high)
         while (high - low > 1).any():
             middle = (low + high) // 2
-            takes = self._takes(middle)
+            takes = self.takes(middle)
             low, high = np.where(takes, middle, low), np.where(takes, high, middle)
         return low
 
-    def _takes(self, copies: Ints) -> Mask:
+    def takes(self, copies: Ints) -> Mask:
         """Whether this many copies fit on each node."""
         answer = self._framework.run_filters(self._state, self._info, self._beside(copies - 1))
         if isinstance(answer, Status):

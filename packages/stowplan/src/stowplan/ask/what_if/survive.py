@@ -8,13 +8,15 @@ keeps fitting it until some pod is added to it. So of ten pods, each finds a nod
 Filters that count pods on other nodes can often name sets of nodes, one of which they always accept: of the zones over
 which a pod must spread, the one with the fewest pods. To predict the loss of a node this is often all that has to be
 known, and it is the same for all pods of a shape, whichever node is lost.
+
+For the loss of a zone, nodes count as often as they have room for the largest of the pods, if nothing but its room
+decides whether a node takes one more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,19 +24,27 @@ from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.what_if.answer_records import LossRecord, StrandedRecord, SurviveRecord
 from stowplan.ask.what_if.budgets import AllowedDisruptions
+from stowplan.ask.what_if.copies import RoomForAny
 from stowplan.ask.what_if.hypothetical_claims import release_claims, uses_claims
 from stowplan.ask.what_if.hypothetical_nodes import nodes_of, pods_on, zone_of
 from stowplan.ask.what_if.hypothetical_pods import compiled_copies
 from stowplan.ask.what_if.settling import FirstWaiting, Settling
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import Pod
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape, uid_of
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 
-if TYPE_CHECKING:
-    #: The masks of `Cluster.guaranteed_feasible_sets`, each with its number of rows.
-    Fitting = list[tuple[Mask, int]]
+
+class _Fitting(PlainStruct, frozen=True):
+    """`Cluster.guaranteed_feasible_sets` of a shape."""
+
+    #: A pod of it, without a node.
+    pod: PodInfo
+    #: Each with its number of rows.
+    sets: list[tuple[Mask, int]]
+    pods_matter: bool
 
 
 class CertainPods:
@@ -44,7 +54,7 @@ class CertainPods:
         self._cluster = cluster
         self._waiting = FirstWaiting(cluster)
         #: By shape of the placed pod and number of lost nodes; None: unknown.
-        self._fitting: dict[tuple[PodShape, int], Fitting | None] = {}
+        self._fitting: dict[tuple[PodShape, int], _Fitting | None] = {}
 
     def find_nodes(self, pods: Sequence[PodInfo], lost: Sequence[str]) -> bool:
         """Whether all of these pods certainly find a node, without preemption, once those on the lost nodes are gone.
@@ -55,19 +65,32 @@ class CertainPods:
         for info in pods:
             if info.pod.spec.scheduling_group is not None or uses_claims(info.pod) or self._waiting.before(info):
                 return False
+        room: RoomForAny | None = None
         for shape, info in {info.shape: info for info in pods}.items():
             key = shape, len(rows)
             if key not in self._fitting:
                 self._fitting[key] = self._fitting_of(info, len(rows))
-            sets = self._fitting[key]
-            if sets is None or any(size - int(np.count_nonzero(one[rows])) < len(pods) for one, size in sets):
+            fitting = self._fitting[key]
+            if fitting is None:
+                return False
+            if all(size - int(np.count_nonzero(one[rows])) >= len(pods) for one, size in fitting.sets):
+                continue
+            if fitting.pods_matter:
+                return False
+            if room is None:
+                room = RoomForAny(self._cluster, {one.shape for one in pods})
+            copies = room.beside_others(fitting.pod)
+            copies[rows] = 0
+            if any(int(copies[one].sum()) < len(pods) for one, _ in fitting.sets):
                 return False
         return True
 
-    def _fitting_of(self, info: PodInfo, lost: int) -> Fitting | None:
+    def _fitting_of(self, info: PodInfo, lost: int) -> _Fitting | None:
         (fresh,) = compiled_copies(self._cluster.state, [info])
-        sets = self._cluster.guaranteed_feasible_sets(fresh, lost)
-        return None if sets is None else [(one, int(np.count_nonzero(one))) for one in sets]
+        found = self._cluster.guaranteed_feasible_sets(fresh, lost)
+        if found is None:
+            return None
+        return _Fitting(fresh, [(one, int(np.count_nonzero(one))) for one in found.sets], found.pods_matter)
 
 
 NODE = "node"

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, 
 from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import PluginDeclaration
@@ -205,6 +205,17 @@ class TemplateSigned(ShapeSigned):
     """
 
 
+class FeasibleSets(NamedTuple):
+    """Rows that pass while pods are placed: all of at least one of these masks, if pods only take room.
+
+    At any time: once some nodes are gone, while their pods are placed again.
+    """
+
+    sets: Sequence[Mask]
+    #: Whether a row that got a pod since may be refused for another reason than its room.
+    pods_matter: bool
+
+
 class CountsPods(Plugin):
     """For plugins that read pods on any node (`Reads.CLUSTER_PODS`): reports whether their state is still valid."""
 
@@ -216,11 +227,8 @@ class CountsPods(Plugin):
         """Whether PreScore and Score would return the same again; `feasible_moved`: the feasible nodes changed."""
         return False
 
-    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
-        """Masks of rows: at any time, all rows of at least one of them pass Filter, except rows that got a pod since.
-
-        At any time: once `lost` nodes are gone, while their pods are placed again. None: unknown. For in-tree plugins.
-        """
+    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> FeasibleSets | None:
+        """What passes Filter once `lost` nodes are gone; None: unknown. For in-tree plugins."""
         return None
 
     def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:

@@ -92,15 +92,15 @@ def pods(count, *, on="n0", **labels):
 
 def test_more_nodes_than_pods_are_certainty(settled):
     """Two of three others fit two pods, though not the third one."""
-    survive(cluster_of([*nodes(3), *pods(2)]), "node", only="n0")
+    survive(cluster_of([*nodes(3, cpu="1"), *pods(2)]), "node", only="n0")
     assert settled == []
-    survive(cluster_of([*nodes(3), *pods(3)]), "node", only="n0")
+    survive(cluster_of([*nodes(3, cpu="1"), *pods(3)]), "node", only="n0")
     assert settled == ["n0"]
 
 
 def test_full_nodes_do_not_count(settled):
-    full = a_pod("full").uid("full").requests(cpu="4").on("n2")
-    survive(cluster_of([*nodes(3), *pods(2), full]), "node", only="n0")
+    full = a_pod("full").uid("full").requests(cpu="1").on("n2")
+    survive(cluster_of([*nodes(3, cpu="1"), *pods(2), full]), "node", only="n0")
     assert settled == ["n0"]
 
 
@@ -108,6 +108,35 @@ def test_pods_that_rather_spread_are_certain(settled):
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web", "namespace": "default"}}
     survive(cluster_of([*nodes(5), *pods(3, app="web"), service | {"spec": {"selector": {"app": "web"}}}]), "node")
     assert settled == []
+
+
+@pytest.mark.parametrize(
+    ("change", "certain"),
+    [
+        pytest.param(lambda pod: pod, True, id="plain"),
+        pytest.param(lambda pod: pod.spreads(RACK, WEB, max_skew=9), False, id="spreads over racks"),
+        pytest.param(lambda pod: pod.spreads(HOST, WEB, max_skew=9), False, id="spreads over nodes"),
+        pytest.param(lambda pod: pod.avoids_pods(HOST, WEB), False, id="alone on its node"),
+        pytest.param(lambda pod: pod.host_port(80), False, id="has a port"),
+    ],
+)
+def test_nodes_with_room_for_several_pods_count_several_times(settled, change, certain):
+    """Five pods of a zone, and three nodes that take as many of the large ones."""
+    small = [change(pod) for pod in pods(3, app="web")]
+    large = [a_pod(f"l{i}").uid(f"l{i}").requests(cpu="2").on("n2").owner("ReplicaSet", "big") for i in range(2)]
+    found = cluster_of([*nodes(6), *small, *large, a_pod("there").uid("there").requests(cpu="2").on("n1")])
+    losses = survive(found, ZONE, only="a")
+    assert settled == ([] if certain else ["n0", "n2", "n4"])
+    with pytest.MonkeyPatch.context() as patch:
+        without_certainty(patch)
+        assert losses == survive(found, ZONE, only="a")
+
+
+def test_room_that_just_is_not_enough(settled):
+    """Eight pods fit, and the largest one alone."""
+    found = cluster_of([*nodes(4), *pods(8), a_pod("big").requests(cpu="2").on("n2").owner("ReplicaSet", "big")])
+    (loss,) = survive(found, ZONE, only="a").losses
+    assert (loss.moved, len(loss.stranded), settled) == (8, 1, ["n0", "n2"])
 
 
 @pytest.mark.parametrize(

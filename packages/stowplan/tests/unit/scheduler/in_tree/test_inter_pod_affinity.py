@@ -432,7 +432,7 @@ def test_nodes_that_are_not_refused_wherever_others_go(pod, existing, lasting):
     )
     plugin.pre_filter(cycle, info, Nodes(state))
     found = plugin.guaranteed_feasible_sets(cycle, info, 1)
-    assert (found and ["".join(str(row + 1) for row in sorted(rows.nonzero()[0])) for rows in found]) == (
+    assert (found and ["".join(str(row + 1) for row in sorted(rows.nonzero()[0])) for rows in found.sets]) == (
         None if lasting is None else [lasting]
     )
 
@@ -446,4 +446,4 @@ def test_pods_to_be_near_on_two_nodes_outlast_the_loss_of_one():
     )
     plugin.pre_filter(cycle, info, Nodes(state))
     sets = [plugin.guaranteed_feasible_sets(cycle, info, lost) for lost in (0, 1, 2)]
-    assert [rows.tolist() for (rows,) in sets] == [[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]
+    assert [found.sets[0].tolist() for found in sets] == [[1, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 0]]

@@ -28,6 +28,7 @@ from stowplan.scheduler.engine.evaluation.sampling import Found, Sampling
 from stowplan.scheduler.engine.evaluation.scoring import Scored
 from stowplan.scheduler.framework.boundary import Raised, call, declares
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import FeasibleSets
 from stowplan.scheduler.framework.handle import Random
 from stowplan.scheduler.framework.interface import PostFilterPlugin, PostFilterResult
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -124,7 +125,7 @@ class SchedulingAlgorithm:
             for pod, (row, feasible) in zip(pods, picks, strict=False)
         ]
 
-    def guaranteed_feasible_sets(self, framework: Framework, pod: PodInfo, lost: int) -> list[Mask] | None:
+    def guaranteed_feasible_sets(self, framework: Framework, pod: PodInfo, lost: int) -> FeasibleSets | None:
         """`CountsPods.guaranteed_feasible_sets`, for all filters together; None: unknown, or the pod fits nowhere."""
         if self.row_tried_first(pod) is not None:
             return None

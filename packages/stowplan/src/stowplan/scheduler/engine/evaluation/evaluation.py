@@ -35,7 +35,7 @@ from stowplan.scheduler.engine.evaluation.nominated_nodes import NominatedNodes
 from stowplan.scheduler.engine.evaluation.scoring import Scored, Scoring
 from stowplan.scheduler.framework.boundary import call, declares, nothing
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.declarations import Reads
+from stowplan.scheduler.framework.declarations import FeasibleSets, Reads
 from stowplan.scheduler.framework.diagnosis import Diagnosis
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
@@ -243,7 +243,7 @@ class Evaluation:
         """The scores of the feasible nodes; valid until the evaluation is used again."""
         return self._scoring.score(self._filtering.state, pod, feasible)
 
-    def guaranteed_feasible_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> list[Mask] | None:
+    def guaranteed_feasible_sets(self, pod: PodInfo, feasible: Mask, lost: int) -> FeasibleSets | None:
         """`CountsPods.guaranteed_feasible_sets`, for all filters together.
 
         Must directly follow `filter`. None: unknown. It scores once, as scores of in-tree plugins do not fail later.
@@ -257,14 +257,16 @@ class Evaluation:
         if any(plugin.name not in counters for plugin in moving) or any(p.reads not in _OF_ONE_NODE for p in active):
             return None
         found = [self._filtering.feasible_without(counters)]
+        pods_matter = any(plugin.reads is Reads.NODE_PODS for plugin in active)
         for plugin in moving:
             counter = counters[plugin.name]
             at = "GuaranteedFeasibleSets", counter
-            sets = call(counter.guaranteed_feasible_sets, state, pod, lost, check=None, failed=nothing, at=at)
-            if sets is None or (len(found) > 1 and len(sets) > 1):
+            answer = call(counter.guaranteed_feasible_sets, state, pod, lost, check=None, failed=nothing, at=at)
+            if answer is None or (len(found) > 1 and len(answer.sets) > 1):
                 return None
-            found = [one & other for one in found for other in sets]
-        return found
+            found = [one & other for one in found for other in answer.sets]
+            pods_matter |= answer.pods_matter
+        return FeasibleSets(found, pods_matter)
 
     def batch_placement(
         self, pod: PodInfo, feasible: Mask, shapes: Collection[PodShape], *, placed: bool = False

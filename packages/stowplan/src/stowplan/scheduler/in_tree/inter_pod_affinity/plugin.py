@@ -30,7 +30,7 @@ from stowplan.scheduler.cluster.terms import HeldTerm, PodTerm, Role, domain_sum
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchFilterState, BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.declarations import CountsPods, Reads, SignPlugin
+from stowplan.scheduler.framework.declarations import CountsPods, FeasibleSets, Reads, SignPlugin
 from stowplan.scheduler.framework.diagnosis import Entry, Rejections
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
@@ -255,18 +255,19 @@ class InterPodAffinity(
         counters = [slot for is_held, slot, _ in versions if not is_held]
         return not any(matches.counts_pods_of(slot, shape) for slot in counters for shape in shapes)
 
-    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
+    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> FeasibleSets | None:
         """Without the first pod of a group, which may go anywhere."""
         cluster, shape = self.handle.cluster, pod.shape
         # Also terms whose holders are on nodes without the topology key matter: they may get others.
-        held = (held.term for _, held in self._held(pod) if held.role is Role.REQUIRED_ANTI_AFFINITY)
-        if not all(cluster.table.label(term.topology_key).unique for term in (*held, *shape.required_anti_affinity)):
+        held = [held.term for _, held in self._held(pod) if held.role is Role.REQUIRED_ANTI_AFFINITY]
+        away_from = (*held, *shape.required_anti_affinity)
+        if not all(cluster.table.label(term.topology_key).unique for term in away_from):
             return None
         n = cluster.table.n
         rows = np.ones(n, np.bool_)
         found: _FilterState | _Skipped | None = state.get(PRE_FILTER_KEY)
         if not isinstance(found, _FilterState):
-            return None if found is None else [rows]
+            return None if found is None else FeasibleSets([rows], bool(away_from))
         for away in (*found.anti_affinity, *found.existing_anti_affinity):
             rows &= (away.sums <= 0).take(away.column.codes[:n])
         if found.affinity:
@@ -275,7 +276,7 @@ class InterPodAffinity(
                 # Nodes with such pods by domain: more than can be lost.
                 nodes = domain_sums(table.column, near.astype(np.int32))
                 rows &= (nodes > lost).take(table.column.codes[:n])
-        return [rows]
+        return FeasibleSets([rows], bool(away_from))
 
     def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
         if self._unaffected(state, shapes):

@@ -28,7 +28,7 @@ from stowplan.scheduler.cluster.terms import PodTerm
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchState
 from stowplan.scheduler.framework.cycle_state import CycleState
-from stowplan.scheduler.framework.declarations import CountsPods, Reads, ReadsNoObjects, SignPlugin
+from stowplan.scheduler.framework.declarations import CountsPods, FeasibleSets, Reads, ReadsNoObjects, SignPlugin
 from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.events import ClusterEventWithHint
 from stowplan.scheduler.framework.handle import Handle
@@ -294,7 +294,7 @@ class PodTopologySpread(
             slot >= 0 and matches.counts_pods_of(slot, shape) for slot, _ in found.versions for shape in shapes
         )
 
-    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> Sequence[Mask] | None:
+    def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> FeasibleSets | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         return guaranteed_feasible_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
 

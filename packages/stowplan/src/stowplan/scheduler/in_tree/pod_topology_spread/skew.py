@@ -11,6 +11,7 @@ from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.framework.batch_state import BatchFilterState
 from stowplan.scheduler.framework.cycle_state import CycleState
+from stowplan.scheduler.framework.declarations import FeasibleSets
 from stowplan.scheduler.framework.diagnosis import Entry
 from stowplan.scheduler.framework.status import Code, Reason
 from stowplan.scheduler.in_tree.common.domains import by_domain
@@ -103,7 +104,7 @@ class SkewAhead(BatchFilterState):
         return changed
 
 
-def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) -> Sequence[Mask] | None:
+def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) -> FeasibleSets | None:
     """See `CountsPods.guaranteed_feasible_sets`.
 
     The domain with the lowest sum is never refused, so the nodes of each domain are a set. If the domains are single
@@ -123,7 +124,8 @@ def guaranteed_feasible_sets(spreads: Sequence[Spread], rows: int, lost: int) ->
             return None
         else:
             sets = [codes == code for code in domains.codes.tolist()]
-    return [everywhere & one for one in sets] if sets else [everywhere]
+    single_nodes = any(spread.domains.column.unique for spread in spreads)
+    return FeasibleSets([everywhere & one for one in sets] if sets else [everywhere], single_nodes)
 
 
 def skewed_rows(spread: Spread, nodes: Nodes, state: CycleState) -> Mask | None:
