@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterator, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from stowplan.ask.offline import Cluster
     from stowplan.controllers.controller import Controller
     from stowplan.drivers.live.scheduler import Scheduler
-    from stowplan.net.serving.requests.messages import Page
     from stowplan.scheduler.engine.schedule_one import AttemptTracer
     from stowplan_cluster.apiserver.store import Store
     from stowplan_cluster.controllers.nodes.cluster_autoscaler import Trials
@@ -238,7 +237,10 @@ async def _serve(
 
     stopped = stop.event()
     scheduler = scheduler_for(EmbeddedApi(cluster.server, documents=documents))
-    cluster.front.mount(_pages(scheduler))
+    page = _page(scheduler, page_of)
+    if page is not None:
+        # For those who have the API server's address only.
+        cluster.front.mount(page.pages())
     if cluster.autoscaler is not None:
         cluster.autoscaler.trials = _trials(scheduler)
     async with (
@@ -251,9 +253,9 @@ async def _serve(
             return
         # Exclude long-lived objects from garbage collection.
         gc.freeze()
-        async with _page(scheduler, page_of, page_port) as page:
+        async with _page_served(page, page_port) as address:
             with kubeconfig_written(cluster), _reported(cluster.server.store):
-                click.echo("\n".join(_announcement(cluster, scheduler.frameworks, page)))
+                click.echo("\n".join(_announcement(cluster, scheduler.frameworks, address)))
                 await first_of(stopped.wait(), controllers, scheduling, others)
 
 
@@ -284,18 +286,21 @@ async def _installed(cluster: EmbeddedCluster, controllers: Sequence[Controller]
     await runner.run()
 
 
-@asynccontextmanager
-async def _page(
-    scheduler: LocalScheduler, page_of: Callable[[Scheduler], SchedulerPage] | None, port: int
-) -> AsyncIterator[str]:
-    """Serve the page on its own port, as browsers do not trust the API server's certificate."""
+def _page(scheduler: LocalScheduler, page_of: Callable[[Scheduler], SchedulerPage] | None) -> SchedulerPage | None:
     from stowplan.drivers.live.scheduler import Scheduler
+
+    # Test doubles have no page.
+    return page_of(scheduler) if page_of is not None and isinstance(scheduler, Scheduler) else None
+
+
+@asynccontextmanager
+async def _page_served(page: SchedulerPage | None, port: int) -> AsyncIterator[str]:
+    """Serve the page on its own port, as browsers do not trust the API server's certificate."""
     from stowplan.ui.page_routes import page_served
 
-    if page_of is None or not isinstance(scheduler, Scheduler):
+    if page is None:
         yield ""
         return
-    page = page_of(scheduler)
     try:
         async with page.followed(), page_served(page.pages(), page.streams, port=port) as address:
             yield address
@@ -332,15 +337,6 @@ def _page_of(
         features=features,
         workbench=Workbench(copied),
     )
-
-
-def _pages(scheduler: LocalScheduler) -> Mapping[str, Page]:
-    """The scheduler's inspection pages, to be served by the API server."""
-    from stowplan.app.daemon.decision_pages import SchedulerPages
-    from stowplan.drivers.live.scheduler import Scheduler
-
-    # Test doubles have no pages.
-    return SchedulerPages(scheduler).pages() if isinstance(scheduler, Scheduler) else {}
 
 
 def _trials(scheduler: LocalScheduler) -> Trials | None:

@@ -92,8 +92,8 @@ class Pages:
 
     def mounted(self, path: str) -> Page | None:
         """The mounted page at this path."""
-        above = (page for prefix, page in self.of_others.items() if prefix.endswith("/") and path.startswith(prefix))
-        return self.of_others.get(path) or next(above, None)
+        above = (prefix for prefix in self.of_others if prefix.endswith("/") and path.startswith(prefix))
+        return self.of_others.get(path) or self.of_others.get(max(above, key=len, default=""))
 
     def _index(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:

@@ -153,10 +153,16 @@ def test_scheduler_stories_are_served_at_the_same_address(tmp_path):
         with http_error(405):
             client("/stowplan/pending", {})
         # The kubeconfig that it writes is all that the commands need.
-        line = [sys.executable, "-m", "stowplan", "explain", "--from-scheduler", "auto", "pod", "web"]
         kubeconfig = {**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")}
-        asked = forked.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True)
-        assert "What this scheduler knows of it\n  unschedulable (1 attempt" in asked.stdout
+
+        def told_by_command(*words):
+            line = [sys.executable, "-m", "stowplan", *words, "--from-scheduler", "auto"]
+            return forked.run(line, capture_output=True, text=True, env=kubeconfig, timeout=60, check=True).stdout
+
+        explained = told_by_command("explain", "pod", "web")
+        assert "What this scheduler knows of it\n  unschedulable (1 attempt" in explained
+        # With its configuration and feature gates.
+        assert told_by_command("drain", "node-0000").startswith("drain of node-0000: no pod")
         assert "stowplan explain --from-scheduler auto pod NAME" in log.read_text()
 
 
