@@ -41,7 +41,17 @@ if TYPE_CHECKING:
 )
 @click.option("--since", metavar="SPAN", default="7d", show_default=True, help="How much of the past to take.")
 @click.option("--until", metavar="TIME", help="Where it ends. Default: now.")
-@click.option("--out", metavar="FOLDER", required=True, help="Write scenario.yaml and pods.csv into this folder.")
+@click.option(
+    "--arrivals",
+    type=click.Choice(("trace", "profile")),
+    default="trace",
+    show_default=True,
+    help="Take each pod as it came, or of each owner how many pods came at which hours and weekdays, and their run "
+    "times, so that a simulation can be longer than what was measured, and have other seeds.",
+)
+@click.option(
+    "--out", metavar="FOLDER", required=True, help="Write scenario.yaml, and pods.csv for a trace, into this folder."
+)
 def scenario(
     *,
     pools: tuple[str, ...],
@@ -50,6 +60,7 @@ def scenario(
     prometheus_token_file: str | None,
     since: str,
     until: str | None,
+    arrivals: str,
     out: str,
 ) -> None:
     """Make a scenario for simulate, compare and tune: node groups from nodes, pools of autoscalers and a price list;
@@ -67,6 +78,7 @@ def scenario(
     from stowplan.kube.api.yaml_text import to_yaml
     from stowplan_lab.simulation.definition.amounts import seconds
     from stowplan_lab.simulation.definition.scenario_loading import load_scenario
+    from stowplan_lab.traces.arrival_profile import arrival_workloads
     from stowplan_lab.traces.node_pools import node_groups
     from stowplan_lab.traces.prometheus import HOUR
     from stowplan_lab.traces.trace import TraceError
@@ -83,17 +95,20 @@ def scenario(
             known = {name for group in groups for name in group["capacity"]}
             pods = _asked(prometheus, prometheus_token_file, begin, end, known)
             notes += pods.notes
+            workloads = list(arrival_workloads(pods.rows, begin, end)) if arrivals == "profile" else [_trace(pods)]
+            if pods.usage:
+                workloads = [one | {"usage": pods.usage} for one in workloads]
             for group in groups:
                 if group.pop("taints", None):
                     notes.append(f"taints of {group['name']} are left out: metrics do not tell what pods tolerate")
-            found |= {"start": timestamp(begin), "duration": end - begin, "workloads": [_workload(pods)]}
+            found |= {"start": timestamp(begin), "duration": end - begin, "workloads": workloads}
     except LoadError as error:
         raise InputError(*error.errors) from error
     except (TraceError, ValueError) as error:
         raise InputError(str(error)) from error
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if prometheus is not None:
+        if prometheus is not None and arrivals == "trace":
             with (folder / "pods.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file).writerows(pods.rows)
         (folder / "scenario.yaml").write_text(to_yaml(found), encoding="utf-8")
@@ -106,7 +121,7 @@ def scenario(
     click.echo(f"The scenario is in {folder}; run it with: stowplan simulate {folder / 'scenario.yaml'}")
 
 
-def _workload(pods: Measured) -> dict[str, Any]:
+def _trace(pods: Measured) -> dict[str, Any]:
     trace = {
         "format": "csv",
         "file": "pods.csv",
@@ -118,7 +133,7 @@ def _workload(pods: Measured) -> dict[str, Any]:
         # Tables of a simulation are by team.
         "labels": {"team": "namespace", "owner": "owner"},
     }
-    return {"name": "measured", "trace": trace} | ({"usage": pods.usage} if pods.usage else {})
+    return {"name": "measured", "trace": trace}
 
 
 def _asked(url: str, token_file: str | None, begin: float, end: float, known: set[str]) -> Measured:

@@ -229,3 +229,19 @@ def test_pods_that_prometheus_saw(tmp_path):
         "ml-train-1-a": ("finished", "general-g5.xlarge-on-demand"),
         "ml-brief": ("finished", "general-m5.xlarge-on-demand"),
     }
+
+
+def test_hours_and_run_times_of_what_prometheus_saw(tmp_path):
+    with prometheus([]) as url:
+        more = ["--prometheus", url, "--since", "1d", "--until", "2026-11-03T00:20", "--arrivals", "profile"]
+        result, found = made(tmp_path, node(1, "a"), NODE_POOL, more=more)
+    assert result.exit_code == 0, result.output
+    workloads = {one["name"]: one for one in found["workloads"]}
+    assert set(workloads) == {"ml-web-before", "ml-train", "ml-brief"}
+    web, train = workloads["ml-web-before"], workloads["ml-train"]
+    assert (web["each"], "lifetime" in web, list(web["usage"])) == (1, False, ["cpu"])
+    assert (train["poisson"], train["lifetime"]) == ("1/24h", {"choice": ["1800s"]})
+    assert [hour for hour, weight in enumerate(train["hours"]) if weight] == [1, 2]
+    assert "weekdays" not in train
+    ran = simulate_scenario(str(tmp_path / "week" / "scenario.yaml"))
+    assert any(row.workload == "ml-web-before" for row in ran.decisions)
