@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from stowplan.kube.metrics.exposition import render
 from stowplan.kube.metrics.process_metrics import ProcessMetrics
-from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.registry import MetricsRegistry, render
 
 _COMPONENT = "apiserver"
 _BUCKETS = (

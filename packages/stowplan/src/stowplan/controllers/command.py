@@ -213,7 +213,7 @@ class _Program:
         return user_agent(command=self._name, version=__version__, purpose=purpose)
 
     async def _serve(self, stack: AsyncExitStack) -> None:
-        from stowplan.kube.metrics.exposition import render
+        from stowplan.kube.metrics.registry import render
         from stowplan.net.serving.pages import metrics_page
         from stowplan.net.serving.requests.health import HealthChecks
 

@@ -34,8 +34,7 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, Declarations
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.component import ComponentMetrics
-from stowplan.kube.metrics.exposition import TEXT
-from stowplan.kube.metrics.registry import MetricsOptions
+from stowplan.kube.metrics.registry import TEXT, MetricsOptions
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.times import REAL_TIMES
 from stowplan.net.client.connection import Connection

@@ -8,8 +8,7 @@ from typing import Any
 from stowplan.ask.explain.text.tables import Block, Grid, Line
 from stowplan.history.shadow.bind_comparison import Kind
 from stowplan.history.shadow.shadow import Judged
-from stowplan.kube.metrics.exposition import family_text
-from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets
+from stowplan.kube.metrics.registry import MetricsRegistry, exponential_buckets, family_text
 
 SCHEMA_VERSION = 1
 #: Number of differences that are kept individually; all are counted.

@@ -13,10 +13,9 @@ from collections.abc import Iterable
 from msgspec.structs import astuple
 
 from stowplan.kube.metrics.client_metrics import ClientMetrics
-from stowplan.kube.metrics.exposition import render
 from stowplan.kube.metrics.families import Counter, CounterVec, Gauge, GaugeVec, Histogram
 from stowplan.kube.metrics.process_metrics import ProcessMetrics, PythonMetrics, register_start_time
-from stowplan.kube.metrics.registry import MetricsOptions, MetricsRegistry, exponential_buckets
+from stowplan.kube.metrics.registry import MetricsOptions, MetricsRegistry, exponential_buckets, render
 from stowplan.kube.metrics.scheduler import Gates, SchedulerMetrics
 from stowplan.kube.metrics.serving import ServingMetrics
 from stowplan.kube.structs import PlainStruct

@@ -20,12 +20,12 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.columns import settle_allocator
-from stowplan.scheduler.cluster.group_trees import GroupTrees
 from stowplan.scheduler.cluster.in_flight import InFlightObjects
 from stowplan.scheduler.cluster.many_pods import attach_all, count_off, count_on
 from stowplan.scheduler.cluster.nominator import Nominator
 from stowplan.scheduler.cluster.objects import ObjectStore
 from stowplan.scheduler.cluster.placements import Placements
+from stowplan.scheduler.cluster.pod_groups import GroupTrees
 from stowplan.scheduler.cluster.pod_info import (
     PodInfo,
     PodShape,

@@ -56,14 +56,13 @@ from stowplan.scheduler.framework.requests import (
 )
 from stowplan.scheduler.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
-    PreFlight,
     announces_node,
     bind_request,
     bound_by_extender,
     failure_at,
     method_of,
     pre_bind_groups,
-    run_pre_bind_pre_flights,
+    pre_flights,
     run_unreserve,
 )
 from stowplan.scheduler.framework.runtime.metrics import ended
@@ -171,7 +170,7 @@ class BindingCycle(PlainStruct, eq=False):
 
     def begin(self) -> None:
         cycles, attempt, uid = self.cycles, self.attempt, self.attempt.pod.uid
-        failed, flights = self._pre_flights()
+        failed, flights = pre_flights(attempt.framework, attempt.state, attempt.pod, attempt.node_name)
         if failed is not None:
             cycles.context.waiting_pods.remove(uid)
             self._fail(Failure(status=failed))
@@ -189,17 +188,6 @@ class BindingCycle(PlainStruct, eq=False):
             cycles.context.outbox.at_step_end(self)
         else:
             self._wait_on_permit()
-
-    def _pre_flights(self) -> tuple[Status | None, Sequence[PreFlight]]:
-        """The PreBind plugins that will act; without the feature gate all of them, one after the other."""
-        attempt, framework = self.attempt, self.attempt.framework
-        if not framework.pre_bind:
-            return None, ()
-        if not announces_node(framework):
-            called = framework.plugins_to_call(attempt.state, attempt.pod).pre_bind
-            return None, [PreFlight(plugin.name) for plugin in called]
-        acting, flights = run_pre_bind_pre_flights(framework, attempt.state, attempt.pod, attempt.node_name)
-        return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
 
     def _announce(self) -> None:
         self.stage = BindingStage.ANNOUNCING
@@ -364,9 +352,7 @@ class BindingCycle(PlainStruct, eq=False):
         if framework.metrics is not None:
             self.started = framework.metrics.now()
         if framework.request_binder is not None:
-            plugin_call = PluginCall(self, framework.request_binder.name)
-            self.calls = [plugin_call]
-            plugin_call.send_request(framework.request_binder)
+            self._alone(framework.request_binder.name).send_request(framework.request_binder)
             return
         binders: Sequence[str | Extender] = framework.points["bind"]
         if extenders := framework.handle.extenders():
@@ -383,17 +369,16 @@ class BindingCycle(PlainStruct, eq=False):
         if binder is None:
             self._bound(skipped)
         elif isinstance(binder, str):
-            self._call_alone(binder)
+            self._alone(binder).begin()
         else:
-            plugin_call = PluginCall(self, binder.name, is_extenders=True)
+            plugin_call = self._alone(binder.name, is_extenders=True)
             plugin_call.steps = bound_by_extender(binder, self.attempt.pod, self.attempt.node_name)
-            self.calls = [plugin_call]
             plugin_call.step(None)
 
-    def _call_alone(self, plugin: str) -> None:
-        plugin_call = PluginCall(self, plugin)
+    def _alone(self, name: str, *, is_extenders: bool = False) -> PluginCall:
+        plugin_call = PluginCall(self, name, is_extenders)
         self.calls = [plugin_call]
-        plugin_call.begin()
+        return plugin_call
 
     def call_ended(self, plugin_call: PluginCall, answer: Status | None) -> None:
         if plugin_call in self.calls:
@@ -470,7 +455,7 @@ class BindingCycle(PlainStruct, eq=False):
     def _next_post_bind(self) -> None:
         plugin = next(self.binders, None)
         if isinstance(plugin, str):
-            self._call_alone(plugin)
+            self._alone(plugin).begin()
         else:
             self._done()
 
@@ -500,16 +485,14 @@ class BindingCycle(PlainStruct, eq=False):
             context.reporter.report(problem)
         was = on_node(attempt.queued.pod.pod, attempt.node_name)
         forgotten = self._forget(pod)
-        handle, started, node_name = self.cycles.failures.handle, attempt.started, attempt.node_name
-        if failure.status.rejected:
-            handle(attempt.framework, attempt.queued, failure, started=started, node_name=node_name)
-            if forgotten:
-                # The pod must not be woken by its own removal.
-                context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=lambda info: info.uid != pod.uid)
-        else:
-            if forgotten:
-                context.queue.move_all(ASSIGNED_POD_DELETE, was, None)
-            handle(attempt.framework, attempt.queued, failure, started=started, node_name=node_name)
+        if forgotten and not failure.status.rejected:
+            context.queue.move_all(ASSIGNED_POD_DELETE, was, None)
+        self.cycles.failures.handle(
+            attempt.framework, attempt.queued, failure, started=attempt.started, node_name=attempt.node_name
+        )
+        if forgotten and failure.status.rejected:
+            # The pod must not be woken by its own removal.
+            context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=lambda info: info.uid != pod.uid)
 
     def _forget(self, pod: PodInfo) -> bool:
         """Remove the assumed pod; False if it has been bound by any scheduler."""

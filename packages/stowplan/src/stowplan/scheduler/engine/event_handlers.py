@@ -19,9 +19,9 @@ from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import CompositePodGroup, Node, Pod, PodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.metrics.families import Histogram, HistogramVec
-from stowplan.scheduler.cluster.group_trees import AnyGroup, key_of_group
 from stowplan.scheduler.cluster.node_order import zone_of
 from stowplan.scheduler.cluster.objects import STORED
+from stowplan.scheduler.cluster.pod_groups import AnyGroup, key_of_group
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of, uid_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm

@@ -8,7 +8,7 @@ scheduling do not.
 from __future__ import annotations
 
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.group_trees import AnyGroup
+from stowplan.scheduler.cluster.pod_groups import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 

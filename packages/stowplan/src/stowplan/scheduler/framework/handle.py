@@ -18,8 +18,8 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.group_trees import AnyGroup
 from stowplan.scheduler.cluster.nominator import Nominator
+from stowplan.scheduler.cluster.pod_groups import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Participant

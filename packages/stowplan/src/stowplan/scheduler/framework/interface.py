@@ -25,7 +25,7 @@ import numpy as np
 from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Ints, Mask
-from stowplan.scheduler.cluster.group_trees import AnyGroup
+from stowplan.scheduler.cluster.pod_groups import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import NodeInfo, Nodes
 from stowplan.scheduler.framework.cycle_state import CycleState

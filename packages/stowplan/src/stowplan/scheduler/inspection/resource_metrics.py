@@ -17,7 +17,7 @@ from stowplan.kube.api.pod import FINISHED, Pod
 from stowplan.kube.api.pod_requests import pod_limits, pod_requests
 from stowplan.kube.api.quantity import NANO
 from stowplan.kube.api.resource_names import ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY
-from stowplan.kube.metrics.exposition import escaped, go_float
+from stowplan.kube.metrics.registry import escaped, go_float
 
 _STORAGE = "storage"
 #: Pods per piece of the page: a few milliseconds of work.

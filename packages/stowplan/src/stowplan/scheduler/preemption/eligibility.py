@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
-from stowplan.scheduler.cluster.group_trees import AnyGroup
+from stowplan.scheduler.cluster.pod_groups import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.diagnosis import Diagnosis

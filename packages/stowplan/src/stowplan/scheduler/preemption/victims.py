@@ -23,7 +23,7 @@ from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Codes, Ints, Mask, Rows
-from stowplan.scheduler.cluster.group_trees import is_composite
+from stowplan.scheduler.cluster.pod_groups import is_composite
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodShape
 from stowplan.scheduler.cluster.pod_table import PodTable
 from stowplan.scheduler.cluster.state import ClusterState

@@ -20,7 +20,7 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.group_trees import AnyGroup, is_composite, key_of_group
+from stowplan.scheduler.cluster.pod_groups import AnyGroup, is_composite, key_of_group
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, group_key
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.framework.status import Code, Status, unresolvable

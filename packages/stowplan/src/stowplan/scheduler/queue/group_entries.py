@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 
-from stowplan.scheduler.cluster.group_trees import is_composite
+from stowplan.scheduler.cluster.pod_groups import is_composite
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.queue.places import Places
 from stowplan.scheduler.queue.queued_pod import REMOVED, Place, QueuedGroup, QueuedPod, entry_key

@@ -12,7 +12,7 @@ from typing import Any
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.group_trees import is_composite, qualified_name
+from stowplan.scheduler.cluster.pod_groups import is_composite, qualified_name
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 

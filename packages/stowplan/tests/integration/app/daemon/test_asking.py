@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import stowplan
 from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.ask.explain.text.tables import page_from_json, plain
-from stowplan.kube.metrics.exposition import render
+from stowplan.kube.metrics.registry import render
 from stowplan.plugins import PostFilterPlugin, PostFilterResult, unschedulable
 from stowplan.scheduler.engine.decision.questions import NOT_EFFECT_FREE
 from stowplan.testing import a_node, a_pod

@@ -5,9 +5,8 @@ import os
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from stowplan.kube.metrics.exposition import render
 from stowplan.kube.metrics.process_metrics import ProcessMetrics, PythonMetrics, register_start_time
-from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.registry import MetricsRegistry, render
 
 STAT = (
     "4711 (sched (odd) name) S 1 4711 4711 0 -1 4194560 8817 0 0 0 {utime} {stime} 0 0 20 0 5 0 {start} 104857600 "

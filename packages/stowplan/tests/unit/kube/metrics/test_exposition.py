@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from stowplan.kube.metrics.exposition import OPENMETRICS, TEXT, go_float, render
-from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.registry import OPENMETRICS, TEXT, MetricsRegistry, go_float, render
 
 
 @pytest.fixture

@@ -3,8 +3,7 @@
 import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse
 
-from stowplan.kube.metrics.exposition import render
-from stowplan.kube.metrics.registry import MetricsOptions, MetricsRegistry, exponential_buckets
+from stowplan.kube.metrics.registry import MetricsOptions, MetricsRegistry, exponential_buckets, render
 
 
 def shown_families(registry):

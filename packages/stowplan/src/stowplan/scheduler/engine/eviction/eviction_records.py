@@ -30,7 +30,7 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.group_trees import is_composite, key_of_group, qualified_name
+from stowplan.scheduler.cluster.pod_groups import is_composite, key_of_group, qualified_name
 from stowplan.scheduler.cluster.pod_info import PodInfo, resize_is_deferred
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Alarm

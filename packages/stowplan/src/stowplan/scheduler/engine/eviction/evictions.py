@@ -21,7 +21,7 @@ from stowplan.kube.api.types import CompositePodGroup
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.scheduler.cluster.group_trees import AnyGroup
+from stowplan.scheduler.cluster.pod_groups import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.dumped import DumpedEvictions, DumpedPreemption

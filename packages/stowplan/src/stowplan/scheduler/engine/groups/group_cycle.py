@@ -23,7 +23,7 @@ from stowplan.kube.config import FeatureGates
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.scheduler.cluster.group_trees import is_composite
+from stowplan.scheduler.cluster.pod_groups import is_composite
 from stowplan.scheduler.cluster.pod_info import group_key, scheduler_name_of
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm

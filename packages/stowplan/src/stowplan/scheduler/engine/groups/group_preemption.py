@@ -21,7 +21,7 @@ from typing import Any, cast
 from msgspec.structs import replace
 
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
-from stowplan.scheduler.cluster.group_trees import not_found
+from stowplan.scheduler.cluster.pod_groups import not_found
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction

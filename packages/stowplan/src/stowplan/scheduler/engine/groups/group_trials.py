@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.group_trees import is_composite
+from stowplan.scheduler.cluster.pod_groups import is_composite
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction

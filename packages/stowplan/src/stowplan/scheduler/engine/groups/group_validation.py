@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
-from stowplan.scheduler.cluster.group_trees import AnyGroup, not_found
+from stowplan.scheduler.cluster.pod_groups import AnyGroup, not_found
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.cluster.state import ClusterState
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from stowplan.scheduler.cluster.group_trees import is_composite, name_of_group, qualified_name
+from stowplan.scheduler.cluster.pod_groups import is_composite, name_of_group, qualified_name
 from stowplan.scheduler.cluster.pod_info import group_key
 from stowplan.scheduler.engine.decision.cycle_steps import GIVEN_UP, MAX_TRIES, CycleSteps
 from stowplan.scheduler.engine.groups.group_progress import Feasibility, rejected

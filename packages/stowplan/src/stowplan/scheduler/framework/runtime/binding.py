@@ -164,6 +164,18 @@ def announces_node(framework: Framework) -> bool:
     return framework.handle.features.enabled("NominatedNodeNameForExpectation")
 
 
+def pre_flights(
+    framework: Framework, state: CycleState, pod: PodInfo, node_name: str
+) -> tuple[Status | None, list[PreFlight]]:
+    """The PreBind plugins that will act; without the feature gate all of them, one after the other."""
+    if not framework.pre_bind:
+        return None, []
+    if not announces_node(framework):
+        return None, [PreFlight(plugin.name) for plugin in framework.plugins_to_call(state, pod).pre_bind]
+    acting, flights = run_pre_bind_pre_flights(framework, state, pod, node_name)
+    return (None if acting.code in (Code.Success, Code.Skip) else acting), flights
+
+
 @timed("PreBindPreFlight", lambda answer: answer[0].code)
 def run_pre_bind_pre_flights(
     framework: Framework, state: CycleState, pod: PodInfo, node_name: str

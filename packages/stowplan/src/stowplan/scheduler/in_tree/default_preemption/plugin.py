@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.group_trees import AnyGroup
+from stowplan.scheduler.cluster.pod_groups import AnyGroup
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Diagnosis

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.kubernetes_versions import V1_37
-from stowplan.scheduler.cluster.group_trees import (
+from stowplan.scheduler.cluster.pod_groups import (
     AnyGroup,
     GroupTrees,
     key_of_group,

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stowplan.scheduler.cluster.group_trees import not_found
+from stowplan.scheduler.cluster.pod_groups import not_found
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.interface import Placement, PlacementGeneratePlugin, PodGroupInfo
 from stowplan.scheduler.framework.status import Status, error

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from stowplan.kube.api.api_errors import ApiError, Forbidden
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.config import DEFAULT_FEATURES
-from stowplan.kube.metrics.exposition import family_text
-from stowplan.kube.metrics.registry import MetricsRegistry
+from stowplan.kube.metrics.registry import MetricsRegistry, family_text
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.evaluation import run_of_pods
