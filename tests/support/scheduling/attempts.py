@@ -33,11 +33,6 @@ def moves(cluster, name):
     return [move for move in found if move[1] not in ("Popped", "Done", "")]
 
 
-async def at_fraction(cluster, fraction):
-    """Advance to that part of the next whole second of the scheduler's clock."""
-    await cluster.advance(1.0 - cluster.scheduler.clock() % 1.0 + fraction)
-
-
 def asking(pod, **amounts):
     """The pod, requesting these resources."""
     pod["spec"]["containers"][0]["resources"] = {"requests": amounts}

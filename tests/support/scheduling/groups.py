@@ -4,6 +4,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 from stowplan.scheduler.engine.groups.group_trials import Reservations
 from stowplan.testing import a_node, a_pod
@@ -71,3 +72,23 @@ def nodes_of(cluster, *names):
 def condition(cluster, group="g"):
     found = cluster.get("podgroups.scheduling.k8s.io", group).get("status", {}).get("conditions", [])
     return [(one["status"], one["reason"], one.get("message", "")) for one in found]
+
+
+@st.composite
+def preempting_worlds(draw, *modes):
+    """What a gang may preempt: CPUs of nodes; groups: (priority, mode); pods: (node, group or -1, priority, start or
+    None, guarded by a budget); what the gang wants: (pods, CPUs of each, priority); what the budget allows.
+    """
+    nodes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    groups = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(modes)), max_size=3))
+    free, pods = list(nodes), []
+    for _ in range(draw(st.integers(0, 10))):
+        fitting = [i for i, left in enumerate(free) if left]
+        if not fitting:
+            break
+        on = draw(st.sampled_from(fitting))
+        free[on] -= 1
+        started = draw(st.none() | st.integers(0, 5))
+        pods.append((on, draw(st.integers(-1, len(groups) - 1)), draw(st.integers(0, 3)), started, draw(st.booleans())))
+    wanted = draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(st.integers(0, 3))
+    return nodes, groups, pods, wanted, draw(st.integers(0, 2))

@@ -149,6 +149,7 @@ async def test_a_pod_that_is_being_deleted():
         await cluster.settle()
         (event,) = cluster.events("p", "FailedScheduling")
         assert event["note"] == "skip schedule deleting pod: default/p"
+        assert (event["type"], event["action"]) == ("Warning", "Scheduling")
         assert (cluster.node_of("p"), cluster.place("p")) == ("", None)
         assert cluster.scheduler.queue.in_flight() == []
 

@@ -1,8 +1,12 @@
-"""Reports about configurations: conversions, differences, origins of plugins, fields."""
+"""Reports about configurations: conversions, differences, origins of plugins, fields.
+
+The JSON schema for editors accepts what the reference accepts, and rejects local errors.
+"""
 
 import json
 import re
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
@@ -15,7 +19,7 @@ from stowplan.kube.config.config_loading import load_document
 from stowplan.kube.config.older.upgrade import upgrade
 from stowplan.kube.config.reports.conversion import converted, converted_text
 from stowplan.kube.config.reports.differences import differences, effective_profiles
-from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, known_paths
+from stowplan.kube.config.reports.fields import UnknownFieldError, explain_field, json_schema, known_paths
 from stowplan.kube.config.schema import CONFIGURATION, POINTS, Pointer, Slice, Struct
 from stowplan.kube.config.unused_settings import unused_settings
 from stowplan.scheduler.in_tree.discovery import declarations
@@ -436,3 +440,73 @@ def test_unknown_fields(path, message, hint):
         explain_field(path, declarations(), DEFAULT_FEATURES)
     assert str(caught.value) == message
     assert (hint or "") in " ".join(caught.value.hints)
+
+
+SCHEMA = json_schema(declarations())
+VALIDATOR = jsonschema.Draft7Validator(SCHEMA)
+
+
+def profile(**fields):
+    return config("v1", profiles=[fields])
+
+
+def args(plugin, **fields):
+    return profile(pluginConfig=[{"name": plugin, "args": fields}])
+
+
+def test_the_schema_is_valid():
+    jsonschema.Draft7Validator.check_schema(SCHEMA)
+
+
+def test_configurations_of_the_reference_are_valid():
+    with every_case() as case:
+        for n, row in sampled(list(enumerate(compare.rows("config"), 1))):
+            if "error" in row:
+                continue
+            for written in ("config", "written"):
+                with case(f"line {n}, {written}"):
+                    assert [error.message for error in VALIDATOR.iter_errors(row[written])] == []
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(config("v1", parallelizm=1), id="an unknown field"),
+        pytest.param(config("v1", parallelism="1"), id="a wrong type"),
+        pytest.param(config("v1", parallelism=0), id="out of range"),
+        pytest.param(config("v1", parallelism=2**31), id="too large"),
+        pytest.param(config("v1", percentageOfNodesToScore=101), id="no percentage"),
+        pytest.param(config("v1beta3"), id="another version"),
+        pytest.param({"kind": "KubeSchedulerConfiguration"}, id="no version"),
+        pytest.param(config("v1", leaderElection={"leaseDuration": "15"}), id="no duration"),
+        pytest.param(config("v1", leaderElection={"resourceLock": "endpoints"}), id="another lock"),
+        pytest.param(profile(plugins={"filters": {}}), id="no extension point"),
+        pytest.param(profile(plugins={"filter": {"enabled": [{"weight": "1"}]}}), id="no weight"),
+        pytest.param(args("NodeResourcesFit", scoringStrategy={"type": "Best"}), id="no strategy"),
+        pytest.param(args("NodeResourcesFit", hardPodAffinityWeight=1), id="another's argument"),
+        pytest.param(args("InterPodAffinity", hardPodAffinityWeight=101), id="an argument out of range"),
+    ],
+)
+def test_rejected_documents(document):
+    assert not VALIDATOR.is_valid(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(config("v1", profiles=None, leaderElection=None, parallelism=None), id="nulls"),
+        pytest.param(profile(plugins={"filter": {"enabled": named("Mine")}}), id="a user's plugin"),
+        pytest.param(args("Mine", anything=[1]), id="a user's arguments"),
+        pytest.param(config("v1", leaderElection={"leaseDuration": "1h2m3.5s"}), id="a duration"),
+        pytest.param(profile(pluginConfig=[{"name": "NodeResourcesFit", "args": None}]), id="no arguments"),
+    ],
+)
+def test_accepted_documents(document):
+    assert [error.message for error in VALIDATOR.iter_errors(document)] == []
+
+
+def test_plugins_are_offered_where_they_can_run():
+    point = SCHEMA["definitions"]["Plugins"]["properties"]["queueSort"]
+    text = str(point)
+    assert "PrioritySort" in text
+    assert "NodeAffinity" not in text

@@ -16,7 +16,7 @@ from stowplan.testing import a_pod
 from stowplan.testing.live import Latency, live_cluster
 from support.examples import times
 from support.plugins.answering_plugins import configuration
-from support.scheduling.groups import a_group, check_exact_undo, condition, member, node, nodes_of
+from support.scheduling.groups import a_group, check_exact_undo, condition, member, node, nodes_of, preempting_worlds
 
 GATES = {"GenericWorkload": True, "GangScheduling": True, "WorkloadAwarePreemption": True}
 
@@ -225,27 +225,6 @@ class TestPointlessEvictions:
             cluster.engine.validate()
 
 
-@st.composite
-def worlds(draw):
-    """CPUs of nodes; groups: (priority, mode); pods: (node, group or -1, priority, start or None, guarded by a budget);
-    what the gang wants: (pods, CPUs of each, priority); what the budget allows.
-    """
-    nodes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    groups = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from(("Pod", "PodGroup"))), max_size=3))
-    free = list(nodes)
-    pods = []
-    for _ in range(draw(st.integers(0, 10))):
-        fitting = [i for i, left in enumerate(free) if left]
-        if not fitting:
-            break
-        on = draw(st.sampled_from(fitting))
-        free[on] -= 1
-        started = draw(st.none() | st.integers(0, 5))
-        pods.append((on, draw(st.integers(-1, len(groups) - 1)), draw(st.integers(0, 3)), started, draw(st.booleans())))
-    wanted = draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(st.integers(0, 3))
-    return nodes, groups, pods, wanted, draw(st.integers(0, 2))
-
-
 def plain_victims(nodes, groups, pods, wanted, allowed):
     """The rule in a few lines, on counts of CPUs."""
     count, cpu, priority = wanted
@@ -352,7 +331,7 @@ def test_equal_victims_need_few_trials(options, most):
 
 @pytest.mark.parametrize("options", [pytest.param({}, id="many at once"), pytest.param(ONE_BY_ONE, id="one by one")])
 @settings(max_examples=times(60), deadline=None)
-@given(world=worlds())
+@given(world=preempting_worlds("Pod", "PodGroup"))
 def test_victims_are_those_of_the_plain_rule(options, world):
     nodes, _, pods, (count, cpu, _), _ = world
     cluster = stowplan.Cluster(world_of(*world), feature_gates=GATES, emulated_version="1.36", **options)

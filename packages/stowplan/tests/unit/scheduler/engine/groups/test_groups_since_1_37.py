@@ -4,7 +4,6 @@ from operator import itemgetter
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import stowplan
 from stowplan.plugins import (
@@ -24,7 +23,7 @@ from stowplan.testing.live import Latency, live_cluster
 from support.examples import times
 from support.observing.metrics import framework_metrics, numbers
 from support.plugins.answering_plugins import configuration
-from support.scheduling.groups import a_group, check_exact_undo, member, node, nodes_of
+from support.scheduling.groups import a_group, check_exact_undo, member, node, nodes_of, preempting_worlds
 from support.scheduling.worlds import budget, struct
 
 GATES = {"GenericWorkload": True}
@@ -423,26 +422,6 @@ class TestPreemption:
             assert evicts or condition(cluster)[0][3].endswith(never)
 
 
-@st.composite
-def worlds(draw):
-    """CPUs of nodes; groups: (priority, mode); pods: (node, group or -1, priority, start or None, guarded by a budget);
-    what the gang wants: (pods, CPUs of each, priority); what the budget allows.
-    """
-    nodes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
-    groups = draw(st.lists(st.tuples(st.integers(0, 3), st.sampled_from((SINGLE, ALL))), max_size=3))
-    free, pods = list(nodes), []
-    for _ in range(draw(st.integers(0, 10))):
-        fitting = [i for i, left in enumerate(free) if left]
-        if not fitting:
-            break
-        on = draw(st.sampled_from(fitting))
-        free[on] -= 1
-        started = draw(st.none() | st.integers(0, 5))
-        pods.append((on, draw(st.integers(-1, len(groups) - 1)), draw(st.integers(0, 3)), started, draw(st.booleans())))
-    wanted = draw(st.integers(1, 4)), draw(st.integers(1, 2)), draw(st.integers(0, 3))
-    return nodes, groups, pods, wanted, draw(st.integers(0, 2))
-
-
 def objects_of(nodes, groups, pods, wanted, allowed):
     count, cpu, priority = wanted
     yield from (node(f"n{i}", size) for i, size in enumerate(nodes))
@@ -499,7 +478,7 @@ def plain_victims(nodes, groups, pods, wanted, allowed, chosen):
 
 
 @settings(max_examples=times(150), deadline=None)
-@given(world=worlds())
+@given(world=preempting_worlds(SINGLE, ALL))
 def test_victims_are_those_of_the_plain_rule(world):
     nodes, groups, pods, (count, cpu, priority), _ = world
     cluster = stowplan.Cluster(objects_of(*world), feature_gates=GATES, emulated_version="1.37")
@@ -613,7 +592,7 @@ def plain_victims_on(n, size, cpu, pods, units, allowed):
 
 
 @settings(max_examples=times(150), deadline=None)
-@given(world=worlds())
+@given(world=preempting_worlds(SINGLE, ALL))
 def test_victims_of_a_single_pod_are_those_of_the_plain_rule(world):
     nodes, groups, pods, (_, cpu, priority), allowed = world
     pods = [(on, group, own, own * 7 + i, guarded) for i, (on, group, own, _, guarded) in enumerate(pods)]
