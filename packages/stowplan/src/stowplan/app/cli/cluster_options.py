@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
-from functools import reduce, wraps
+from functools import partial, reduce, wraps
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from stowplan.ask.rebalance.plan_records import RebalanceRecord
     from stowplan.ask.what_if.answer_records import NotedAnswer
 
-#: A live cluster does not reveal whether its scheduler has the feature gates of pod groups enabled.
+#: A live cluster does not say whether its scheduler has the feature gates of pod groups enabled.
 POD_GROUPS = click.option(
     "--pod-groups",
     is_flag=True,
@@ -221,6 +221,11 @@ def cluster_of(
     return found
 
 
+_IGNORES_GROUPS = (
+    "the cluster's scheduler tries the pods of groups one by one, as its feature gate GenericWorkload is off"
+)
+
+
 def _cluster_of(
     files: Sequence[str],
     live: ClusterFlags,
@@ -236,7 +241,7 @@ def _cluster_of(
     in_full: bool,
 ) -> ClusterSource:
     from stowplan.app.command_line.event_loop import run
-    from stowplan.app.sources.cluster_source import ClusterSource
+    from stowplan.app.sources.cluster_source import ClusterSource, note
 
     if files and live.given:
         given = ", ".join(live.given)
@@ -244,19 +249,27 @@ def _cluster_of(
     check_recursive(files, recursive=recursive)
     if files:
         return ClusterSource.of_files(files, config, plugins, recursive=recursive, version=version, in_full=in_full)
-    return run(
-        ClusterSource.of_live_cluster(
-            live=live,
-            config=config,
-            plugins=plugins,
-            events=events,
-            workloads=workloads,
-            quotas=quotas,
-            groups=groups,
-            version=version,
-            in_full=in_full,
-        )
+    read = partial(
+        ClusterSource.of_live_cluster,
+        live=live,
+        config=config,
+        plugins=plugins,
+        events=events,
+        workloads=workloads,
+        quotas=quotas,
+        version=version,
+        in_full=in_full,
     )
+    found: ClusterSource = run(read(groups=groups))
+    if groups:
+        if not found.schedules_groups:
+            note(f"{_IGNORES_GROUPS}; with the gate, it would decide as follows")
+    elif found.has_pods_of_groups:
+        grouped: ClusterSource = run(read(groups=True))
+        if grouped.schedules_groups:
+            return grouped
+        note(f"{_IGNORES_GROUPS}: groups do not count")
+    return found
 
 
 def check_token_file(token_file: str | None, from_scheduler: str | None) -> None:

@@ -193,8 +193,7 @@ class ClusterSource:
 
         `in_full`: whether to keep what the scheduler does not read of pods, and finished ones.
 
-        `gates`: feature gates that differ from their defaults; or `groups`: those of pod groups, which are also used
-        with Events if the cluster's scheduler seems to schedule groups.
+        `gates`: feature gates that differ from their defaults; or `groups`: those of pod groups.
         """
         # The HTTP client is slow to import, and not needed for files.
         from stowplan import __version__
@@ -227,23 +226,7 @@ class ClusterSource:
         except LiveClusterError as error:
             hint = "; -f reads files instead" if error.nothing_named and not live.given else ""
             raise InputError(f"{error}{hint}") from error
-        if events is not None and gates is None and any(map(_group_of, read.objects)):
-            grouped = await cls.of_live_cluster(
-                live=live,
-                config=config,
-                plugins=plugins,
-                events=events,
-                workloads=workloads,
-                groups=True,
-                version=version,
-                in_full=in_full,
-            )
-            if _schedules_groups(grouped.cluster):
-                return grouped
-            note(f"{_IGNORES_GROUPS}: groups do not count")
         source = cls.of_read(cluster, read)
-        if groups and events is None and not _schedules_groups(cluster):
-            note(f"{_IGNORES_GROUPS}; with the gate, it would decide as follows")
         if in_full:
             source._keep_pods(read.objects)
         if events is not None:
@@ -312,6 +295,24 @@ class ClusterSource:
         if waiting:
             note(f"as the scheduler has decided, though it has not bound them yet: {listed(waiting, 5)}")
         return source
+
+    @property
+    def has_pods_of_groups(self) -> bool:
+        """An API server only keeps a pod's group where groups are enabled."""
+        state = self.cluster.state
+        return any(info.pod.spec.scheduling_group for info in (*state.placed_pods(), *state.pending.values()))
+
+    @property
+    def schedules_groups(self) -> bool:
+        """Not if the scheduler has given a node to a pod of a group, or refused it one, without a word about the group.
+
+        Only known if the groups were read.
+        """
+        state = self.cluster.state
+        tried = (*state.placed_pods(), *(info for info in state.pending.values() if _is_refused(info.pod)))
+        keys = {group_key(info.pod) for info in tried if info.pod.spec.scheduling_group}
+        found = (state.objects.get(PodGroup, key) for key in keys)
+        return all(group is None or condition_of(group) is not None for group in found)
 
     def _keep_pods(
         self, objects: Iterable[object], given: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
@@ -622,24 +623,6 @@ def collected_notes() -> Iterator[list[str]]:
         yield found
     finally:
         _COLLECTED.reset(token)
-
-
-def _group_of(obj: object) -> str:
-    """The pod group of a pod; an API server only keeps it where groups are enabled."""
-    return group_key(obj) if isinstance(obj, Pod) and obj.spec.scheduling_group is not None else ""
-
-
-_IGNORES_GROUPS = (
-    "the cluster's scheduler tries the pods of groups one by one, as its feature gate GenericWorkload is off"
-)
-
-
-def _schedules_groups(cluster: Cluster) -> bool:
-    """Not if it has given a node to a pod of a group, or refused it one, without a word about the group."""
-    refused = (info for info in cluster.state.pending.values() if _is_refused(info.pod))
-    groups = {_group_of(info.pod) for info in (*cluster.state.placed_pods(), *refused)} - {""}
-    found = (cluster.state.objects.get(PodGroup, key) for key in groups)
-    return all(group is None or condition_of(group) is not None for group in found)
 
 
 def _is_refused(pod: Pod) -> bool:
