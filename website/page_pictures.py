@@ -1,4 +1,4 @@
-"""The pictures of docs/use/page.md and simulate.md, taken of the real page: a cluster of files, and simulations.
+"""The pictures of docs/use, taken of the real page: a cluster of files, and simulations.
 
     python website/page_pictures.py docs/assets
 
@@ -148,16 +148,21 @@ def opened(browser: Browser, address: str, place: str, size: tuple[int, int], **
     context.close()
 
 
+def _workbench(**change: Any) -> str:
+    return f"#/workbench?change={json.dumps(change, separators=(',', ':'))}"
+
+
 def take(browser: Browser, out: Path, folder: Path) -> None:
     (folder / "cluster.json").write_text(json.dumps(cluster()))
-    trial = {"addNodes": [{"count": 2, "like": "node-a1"}], "remove": ["node-b1"]}
+    trial = _workbench(addNodes=[{"count": 2, "like": "node-a1"}], remove=["node-b1"])
     pictures = {
         "plan": ("#/plan", (1200, 760), {}),
         "plan-dark": ("#/plan?select=node:node-b4", (1200, 760), {"color_scheme": "dark"}),
         "phone": ("#/plan", (390, 780), {}),
         "room": ("#/room", (1200, 900), {}),
         "pod": ("#/pod/shop/web-25", (1100, 700), {}),
-        "workbench": (f"#/workbench?change={json.dumps(trial, separators=(',', ':'))}", (1360, 1010), {}),
+        "workbench": (trial, (1360, 1010), {}),
+        "rebalance": (_workbench(rebalance="free-nodes=9"), (1360, 1290), {}),
     }
     with served("-f", "cluster.json", folder=folder) as address:
         for name, (place, size, options) in pictures.items():

@@ -33,6 +33,13 @@ export interface AxisRecord {
   unit?: "" | "count" | "ratio" | "seconds";
 }
 
+export interface BalanceRecord {
+  nodes: number;
+  emptyNodes: number;
+  meanUse: number;
+  unevenness: number;
+}
+
 export interface CandidateRecord {
   victims: string[];
   pdbViolations: number;
@@ -208,6 +215,13 @@ export interface GroupVerdictRecord {
   notAsked?: Record<string, string>;
 }
 
+export interface KeptRecord {
+  pod: string;
+  node: string;
+  reason: string;
+  kept: string;
+}
+
 export interface Label {
   node: string;
   key: string;
@@ -267,6 +281,17 @@ export interface PartMessage {
   version: number;
   pods: PodsRecord;
   more: boolean;
+}
+
+export interface PlannedMoveRecord {
+  pod: string;
+  from: string;
+  to: string;
+  reason: string;
+  step: number;
+  cordons: boolean;
+  losesData: boolean;
+  lostWork: number;
 }
 
 export interface PluginRecord {
@@ -340,6 +365,21 @@ export interface QueuedPodRecord extends QueueStateRecord {
   reason?: string;
 }
 
+export interface RebalanceRecord {
+  kind: string;
+  goal: string;
+  cordon: string[];
+  moves: PlannedMoveRecord[];
+  removals: RemovalRecord[];
+  uncordon: string[];
+  kept: KeptRecord[];
+  placed: Record<string, string>;
+  before: BalanceRecord;
+  after: BalanceRecord;
+  met: boolean;
+  notes: string[];
+}
+
 export interface RefusalRecord extends StatusRecord {
   nodes: number;
   names: string[];
@@ -350,6 +390,12 @@ export interface ReliefRecord {
   pods: number;
   changes: Record<string, unknown>[];
   note?: string;
+}
+
+export interface RemovalRecord {
+  pod: string;
+  node: string;
+  reason: string;
 }
 
 export interface ReportRecord {
@@ -560,6 +606,7 @@ export interface WhatIfChange {
   label?: Label[];
   taint?: Taint[];
   scale?: Scale[];
+  rebalance?: string;
   weights?: Record<string, Record<string, number>>;
   config?: string;
   manifests?: string;
@@ -582,4 +629,5 @@ export interface WorkbenchRecord extends WhatIfRecord {
   commands: string[];
   manifests: string;
   config: string;
+  rebalance: RebalanceRecord | null;
 }

@@ -72,6 +72,21 @@ def test_a_trial_on_the_workbench(at):
     expect(figures).to_have_count(0)
 
 
+def test_a_plan_of_moves_on_the_workbench(at):
+    page = at("#/workbench")
+    page.locator(".adding select").first.select_option("Move pods")
+    page.locator(".adding select").nth(1).select_option("until so many nodes are empty")
+    page.get_by_label("How many").fill("2")
+    page.get_by_role("button", name="Add to the trial").click()
+    figures = page.locator(".figures")
+    expect(figures.get_by_role("row", name="Nodes without pods")).to_contain_text("2")
+    moves = page.get_by_role("table", name="Pods that get, lose or change their node")
+    expect(moves).to_contain_text("empties node-")
+    expect(page.get_by_label("Commands")).to_contain_text("kubectl cordon node-")
+    page.get_by_role("button", name="Remove: rebalance: free-nodes=2").click()
+    expect(figures).to_have_count(0)
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "takes_away", "command"),
     [

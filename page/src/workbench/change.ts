@@ -58,6 +58,8 @@ export function items(change: WhatIfChange): Item[] {
     (one) =>
       `taint ${one.node} ${one.remove ? `without ${one.key}` : `${one.key}=${one.value ?? ""}:${one.effect ?? "NoSchedule"}`}`,
   );
+  if (change.rebalance)
+    found.push({ text: `rebalance: ${change.rebalance}`, without: () => ({ ...change, rebalance: "" }) });
   list("scale", (one) => `scale ${one.kind} ${one.namespace}/${one.name} to ${one.replicas}`);
   // A configuration includes its own weights.
   for (const [profile, weights] of change.config ? [] : Object.entries(change.weights ?? {})) {

@@ -13,6 +13,13 @@ const KINDS = {
   label: "Label a node",
   taint: "Taint a node",
   scale: "Scale a workload",
+  rebalance: "Move pods",
+};
+const GOALS = {
+  mend: "off nodes that reject them",
+  spread: "until nodes are used evenly",
+  pack: "onto as few nodes as possible",
+  "free-nodes": "until so many nodes are empty",
 };
 type Kind = keyof typeof KINDS;
 const EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
@@ -37,13 +44,14 @@ export function Form({ plan, change, onChange }: Props) {
   const [effect, setEffect] = useState(EFFECTS[0]!);
   const [remove, setRemove] = useState(false);
   const [workload, setWorkload] = useState("");
+  const [goal, setGoal] = useState("mend");
   const nodes = useMemo(() => sortedNames([...plan.nodes.keys()]), [plan, version]);
   const workloads = useMemo(() => workloadsOf(plan), [plan, version]);
   const at = node ?? nodes[0] ?? "";
   const scaled = workloads.has(workload) ? workload : ([...workloads.keys()][0] ?? "");
   const add = (event: Event) => {
     event.preventDefault();
-    const extended = <K extends Kind>(which: K, one: NonNullable<WhatIfChange[K]>[number]) => ({
+    const extended = <K extends Exclude<Kind, "rebalance">>(which: K, one: NonNullable<WhatIfChange[K]>[number]) => ({
       ...change,
       [which]: [...((change[which] as unknown[] | undefined) ?? []), one],
     });
@@ -59,9 +67,12 @@ export function Form({ plan, change, onChange }: Props) {
         return onChange(extended("taint", remove ? { node: at, key, remove } : { node: at, key, value, effect }));
       case "scale":
         return onChange(extended("scale", { ...workloads.get(scaled)!.workload, replicas: number }));
+      case "rebalance":
+        return onChange({ ...change, rebalance: counted ? `${goal}=${number}` : goal });
     }
   };
   const keyed = kind === "label" || kind === "taint";
+  const counted = kind === "addNodes" || kind === "scale" || (kind === "rebalance" && goal === "free-nodes");
   return (
     <form class="adding" onSubmit={add}>
       <label>
@@ -74,7 +85,18 @@ export function Form({ plan, change, onChange }: Props) {
           ))}
         </select>
       </label>
-      {kind === "scale" ? (
+      {kind === "rebalance" ? (
+        <label>
+          <span>Goal</span>
+          <select value={goal} onChange={(event) => setGoal(event.currentTarget.value)}>
+            {Object.entries(GOALS).map(([one, title]) => (
+              <option key={one} value={one}>
+                {title}
+              </option>
+            ))}
+          </select>
+        </label>
+      ) : kind === "scale" ? (
         <label>
           <span>Workload</span>
           <select value={scaled} onChange={(event) => setWorkload(event.currentTarget.value)}>
@@ -100,7 +122,7 @@ export function Form({ plan, change, onChange }: Props) {
           </datalist>
         </label>
       )}
-      {(kind === "addNodes" || kind === "scale") && (
+      {counted && (
         <label>
           <span>{kind === "scale" ? `Replicas, now ${workloads.get(scaled)?.pods ?? 0}` : "How many"}</span>
           <input
@@ -141,7 +163,7 @@ export function Form({ plan, change, onChange }: Props) {
           it away
         </label>
       )}
-      <button type="submit" class="primary" disabled={kind === "scale" ? !scaled : !at}>
+      <button type="submit" class="primary" disabled={kind === "rebalance" ? false : kind === "scale" ? !scaled : !at}>
         Add to the trial
       </button>
     </form>

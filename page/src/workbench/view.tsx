@@ -11,7 +11,7 @@ import { Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
 import { Choice, Legend, resourcesOf, totalsOf } from "../plan/view";
-import type { ConfigurationRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
+import type { ConfigurationRecord, KeptRecord, PlannedMoveRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
 import { amend, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { changeOf, isEmpty, items, textOf } from "./change";
@@ -243,6 +243,12 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
       </div>
       <Legend colours={colours} counts={counts} chosen="" onChoose={() => {}} pick={false} />
       <Moves record={record} before={models.before} />
+      <Kept kept={record.rebalance?.kept ?? []} />
+      {noted(record).map((note) => (
+        <p key={note} class="note">
+          {note}
+        </p>
+      ))}
       <Reasons record={record} />
       <Take record={record} />
     </>
@@ -270,9 +276,19 @@ interface FiguresProps {
 }
 
 function Figures({ record, models, resources }: FiguresProps) {
-  const { before, after } = record;
+  const { before, after, rebalance } = record;
   const lines: Line[] = [
     ["Nodes", before.nodes, after.nodes],
+    ...(rebalance
+      ? [
+          ["Nodes without pods", rebalance.before.emptyNodes, rebalance.after.emptyNodes] satisfies Line,
+          [
+            "Standard deviation of the nodes' use, %",
+            rebalance.before.unevenness,
+            rebalance.after.unevenness,
+          ] satisfies Line,
+        ]
+      : []),
     ["Pods with a node, except DaemonSet pods", before.pods, after.pods],
     ["Pending", before.pending.length, after.pending.length],
     ...resources
@@ -354,18 +370,26 @@ interface Move {
   what: string;
   from: string;
   to: string;
+  planned?: PlannedMoveRecord;
 }
 
 function Moves({ record, before }: { record: WorkbenchRecord; before: PlanModel }) {
+  const plan = new Map(record.rebalance?.moves.map((move) => [move.pod, move]));
   const moves: Move[] = [
     ...Object.entries(record.placed).map(([pod, to]): Move => ({ pod, what: "gets a node", from: "", to })),
     ...Object.entries(record.displaced).map(
-      ([pod, to]): Move => ({ pod, what: to ? "moves" : "loses its node", from: before.pods.get(pod)?.node ?? "", to }),
+      ([pod, to]): Move => ({
+        pod,
+        what: to ? "moves" : "loses its node",
+        from: before.pods.get(pod)?.node ?? "",
+        to,
+        planned: plan.get(pod),
+      }),
     ),
     ...Object.entries(record.elsewhere).map(
       ([pod, [from, to]]): Move => ({ pod, what: "is placed elsewhere", from, to }),
     ),
-  ].sort((one, other) => byName(one.pod, other.pod));
+  ].sort((one, other) => (one.planned?.step ?? 0) - (other.planned?.step ?? 0) || byName(one.pod, other.pod));
   if (!moves.length) return <p class="sum">No pod gets, loses or changes its node.</p>;
   const columns: Column<Move>[] = [
     { title: "Pod", value: (move) => move.pod, show: (move) => <a href={podHref(move.pod)}>{move.pod}</a> },
@@ -373,6 +397,11 @@ function Moves({ record, before }: { record: WorkbenchRecord; before: PlanModel 
     { title: "Before", value: (move) => move.from },
     { title: "After", value: (move) => move.to },
   ];
+  if (plan.size)
+    columns.push(
+      { title: "Step", value: (move) => move.planned?.step ?? "" },
+      { title: "Why", value: (move) => move.planned?.reason ?? "", long: true },
+    );
   return (
     <section class="card">
       <h2>{count(moves.length, "pod")} moved</h2>
@@ -383,6 +412,28 @@ function Moves({ record, before }: { record: WorkbenchRecord; before: PlanModel 
         rowKey={(move) => move.pod}
         file="what-if"
       />
+    </section>
+  );
+}
+
+function noted({ notes, rebalance }: WorkbenchRecord): string[] {
+  const unmet = rebalance && !rebalance.met ? [`Not reached: ${rebalance.goal}.`] : [];
+  return [...new Set([...unmet, ...(rebalance?.notes ?? []), ...notes])];
+}
+
+/** Pods that a plan of moves would have to move, and does not. */
+function Kept({ kept }: { kept: KeptRecord[] }) {
+  if (!kept.length) return null;
+  const columns: Column<KeptRecord>[] = [
+    { title: "Pod", value: (one) => one.pod, show: (one) => <a href={podHref(one.pod)}>{one.pod}</a> },
+    { title: "Node", value: (one) => one.node },
+    { title: "Should move", value: (one) => one.reason, long: true },
+    { title: "Stays", value: (one) => one.kept, long: true },
+  ];
+  return (
+    <section class="card">
+      <h2>{count(kept.length, "pod")} would have to move, and stay</h2>
+      <Table caption="Pods that stay" columns={columns} rows={kept} rowKey={(one) => one.pod} file="what-if-stays" />
     </section>
   );
 }

@@ -33,7 +33,7 @@ from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
 from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api.documents import Documents
 from stowplan.kube.api.manifest_files import LoadError
-from stowplan.kube.api.meta import ObjectMeta, parse_timestamp
+from stowplan.kube.api.meta import ObjectMeta, parse_timestamp, timestamp
 from stowplan.kube.api.pod import Pod
 from stowplan.kube.api.types import Namespace, Node, PodGroup, PriorityClass
 from stowplan.kube.config import Configuration, FeatureGates, load_config
@@ -388,12 +388,19 @@ class Simulation:
     def _copy(self) -> Cluster:
         """The cluster as it is now, for plans."""
         return Cluster(
-            self.engine.state.everything(),
+            map(self._started, self.engine.state.everything()),
             self.config,
             plugins=self._own_plugins,
             emulated_version=str(self.features.emulated_version),
             now=self._time.now,
         )
+
+    def _started(self, obj: Any) -> Any:
+        """A pod with the time at which it started, which the store does not know."""
+        entry = self.ledger.of(obj.metadata.uid) if isinstance(obj, Pod) else None
+        if entry is None or entry.starts > self._time.now:
+            return obj
+        return replace(obj, status=replace(obj.status, start_time=timestamp(entry.starts)))
 
     def _latency(self, models: ModelsSpec, chance: Random) -> Latency:
         def drawn(about: object) -> float:

@@ -83,6 +83,37 @@ def test_measured_use(used, moved):
     assert (ended(found) > 0) == moved
 
 
+def of_trace(tmp_path, recreate, **spec):
+    """Two pods of a trace on two nodes run for an hour; after half of it, one of them makes place."""
+    (tmp_path / "pods.csv").write_text("name,at,end,cpu\none,0,3600,3\nother,0,3600,3\n")
+    columns = {"name": "name", "time": "at", "end": "end", "resources": {"cpu": "cpu"}}
+    workload = {"name": "w", "trace": {"format": "csv", "file": str(tmp_path / "pods.csv"), **columns}}
+    group = {"name": "g", "count": 2, "capacity": {"cpu": 8, "memory": "32Gi", "pods": 50}}
+    event = {"at": "30m", "rebalance": {"goal": "free-nodes=1", **spec}}
+    models = {"startup": 0, "termination": 0, "latency": 0}
+    workloads = [workload | ({"recreate": recreate} if recreate else {})]
+    return simulate_scenario(
+        {"cluster": {"groups": [group]}, "workloads": workloads, "events": [event], "models": models}
+    )
+
+
+@pytest.mark.parametrize(
+    ("recreate", "spec", "last"),
+    [("", {}, 3600), ("rest", {}, 3600), ("anew", {}, 5400), ("anew", {"maxLostWork": "29m"}, 3600)],
+)
+def test_pods_of_a_trace_that_are_recreated(tmp_path, recreate, spec, last):
+    found = of_trace(tmp_path, recreate, **spec)
+    assert ended(found) == (recreate != "" and not spec)
+    assert max(row.ended for row in found.decisions) == pytest.approx(last, abs=2)
+
+
+def test_only_pods_of_a_trace_are_recreated_so(tmp_path):
+    with pytest.raises(ScenarioError, match="recreate: want anew or rest, got 'now'"):
+        of_trace(tmp_path, "now")
+    with pytest.raises(ScenarioError, match=r"workloads\[0\].recreate: goes with trace"):
+        simulate_scenario({"workloads": [{"name": "w", "manifest": a_workload("Deployment", "1"), "recreate": "rest"}]})
+
+
 @pytest.mark.parametrize(
     ("spec", "problem"),
     [

@@ -19,6 +19,11 @@ from msgspec.structs import asdict
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import cluster_features
+from stowplan.ask.rebalance.goals import GOALS, goal_named
+from stowplan.ask.rebalance.moves import Limits
+from stowplan.ask.rebalance.plan_records import RebalanceRecord
+from stowplan.ask.rebalance.plan_text import commands_of
+from stowplan.ask.rebalance.rebalance import Rebalance
 from stowplan.ask.what_if.answer_records import WhatIfRecord
 from stowplan.ask.what_if.before_and_after import what_if
 from stowplan.ask.what_if.hypothetical_changes import (
@@ -47,6 +52,8 @@ from stowplan.scheduler.inspection.records import encoded
 from stowplan.ui.plan import Plan, difference, plan_of
 from stowplan.ui.plan_messages import DeltaMessage, delta
 
+#: As the command's.
+_AT_ONCE = Limits(at_once=10, at_once_per_owner=1)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -88,6 +95,8 @@ class WhatIfChange(_RequestPart, kw_only=True):
     label: tuple[_Label, ...] = ()
     taint: tuple[_Taint, ...] = ()
     scale: tuple[_Scale, ...] = ()
+    #: A goal: mend, spread, pack or free-nodes=N.
+    rebalance: str = ""
     #: Profile -> plugin -> weight.
     weights: dict[str, dict[str, int]] = {}
     #: A KubeSchedulerConfiguration, and objects to apply, as text.
@@ -109,6 +118,7 @@ class WorkbenchRecord(WhatIfRecord, frozen=True, kw_only=True):
     commands: tuple[str, ...]
     manifests: str
     config: str
+    rebalance: RebalanceRecord | None = None
 
 
 def copy_of(
@@ -153,6 +163,7 @@ class Workbench(PlainStruct):
             settled=delta(difference(shown, before), version=1),
             plan=delta(difference(shown, after), version=1),
             commands=tuple(command for change in changes for command in _commands(change)),
+            rebalance=next((one.plan for one in changes if isinstance(one, Rebalance)), None),
             manifests=wanted.manifests,
             config=_config_text(changes),
         )
@@ -181,6 +192,11 @@ def changes_of(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
         yield Reconfigure(_mapping(wanted.config), "the configuration that was given")
     elif wanted.weights:
         yield Reconfigure(_weighted(cluster.config, wanted.weights), "other weights")
+    if wanted.rebalance:
+        goal = goal_named(wanted.rebalance)
+        if goal is None:
+            raise BadRequest(f"what-if: rebalance: want {GOALS}, got {wanted.rebalance!r}")
+        yield Rebalance(goal, _AT_ONCE)
 
 
 def _within(number: int, most: int, what: str, least: int = 1) -> int:
@@ -241,6 +257,8 @@ def _commands(change: Change) -> Iterator[str]:
             yield "kubectl apply -f manifests.yaml"
         case Reconfigure():
             yield "# kube-scheduler --config scheduler.yaml"
+        case Rebalance(plan=RebalanceRecord() as plan):
+            yield from commands_of(plan)
 
 
 def _command(*words: str) -> str:

@@ -154,3 +154,15 @@ def test_only_post_is_allowed(cluster):
     page = Workbench(lambda: cluster).pages("/stowplan/")["/stowplan/what-if"]
     with pytest.raises(BadRequest, match="what-if: Input data was truncated"):
         page(Request(method="POST", path="/stowplan/what-if", user=ANONYMOUS_USER, body=b"{"))
+
+
+def test_a_plan_of_moves(cluster):
+    found = post(cluster, rebalance="free-nodes=1")
+    (move,) = found["rebalance"]["moves"]
+    assert (move["pod"], move["reason"]) in {("default/web-0", "empties a"), ("default/web-1", "empties b")}
+    assert after(found)[move["pod"]] == move["to"]
+    assert found["displaced"] == {move["pod"]: move["to"]}
+    assert found["commands"][1] == f"kubectl cordon {move['from']}"
+    assert post(cluster, remove=["a"])["rebalance"] is None
+    with pytest.raises(BadRequest, match=r"rebalance: want mend\|spread\|pack\|free-nodes=N, got 'tidy'"):
+        post(cluster, rebalance="tidy")

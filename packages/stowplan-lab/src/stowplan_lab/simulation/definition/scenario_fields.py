@@ -130,6 +130,10 @@ class FailuresSpec(Spec, frozen=True, kw_only=True):
     after: Distribution | None = None
 
 
+#: A recreated pod runs as long as at first; or only for the rest, as a service does, or a Job with checkpoints.
+RUN_ANEW, RUN_REST = "anew", "rest"
+
+
 class UsageSpec(Spec, frozen=True, kw_only=True):
     """What a workload's pods use; half of what they request by default."""
 
@@ -154,6 +158,8 @@ class WorkloadSpec(When, frozen=True, kw_only=True):
     failures: FailuresSpec | None = None
     #: Divides the times of a trace.
     speed: float = 1.0
+    #: A trace's pods that lose their nodes are recreated: RUN_ANEW, or RUN_REST; "": nobody recreates them.
+    recreate: str = ""
     #: The profile of its pods, instead of their own.
     scheduler_name: str = ""
     #: What autoscalers measure.
@@ -256,6 +262,8 @@ class RebalanceSpec(Spec, frozen=True, kw_only=True):
     #: In one step: in all, and of one owner.
     at_once: int = 10
     at_once_per_owner: int = 1
+    #: Pods that would begin more work anew stay.
+    max_lost_work: Span | None = None
 
 
 class EventSpec(When, frozen=True, kw_only=True):

@@ -17,6 +17,8 @@ from stowplan.kube.structs import PlainStruct
 from stowplan_lab.simulation.definition.documents import AMOUNTS, Document, FieldPath, Problem, read_document
 from stowplan_lab.simulation.definition.scenario_fields import (
     EVENTS,
+    RUN_ANEW,
+    RUN_REST,
     ZONE,
     ClusterSpec,
     FailuresSpec,
@@ -140,6 +142,10 @@ def _of_workloads(scenario: Scenario) -> Iterator[Problem]:
             yield (*path, "podGroup"), "pods of a trace have none"
         if workload.trace is not None and "format" not in workload.trace:
             yield (*path, "trace"), "format is missing"
+        if workload.recreate not in ("", RUN_ANEW, RUN_REST):
+            yield (*path, "recreate"), f"want {RUN_ANEW} or {RUN_REST}, got {workload.recreate!r}"
+        elif workload.recreate and workload.trace is None:
+            yield (*path, "recreate"), "goes with trace; a manifest has its controller"
         if workload.failures is not None:
             yield from _of_failures(workload, workload.failures, (*path, "failures"))
         yield from _of_times(workload, path, scenario)

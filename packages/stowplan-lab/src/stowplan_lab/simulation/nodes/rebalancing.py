@@ -100,7 +100,12 @@ class Rebalancing:
             self._context.note("rebalancing took longer than until the next time, which was left out")
             return
         cluster = self._copy()
-        limits = Limits(total=spec.max_moves, at_once=spec.at_once, at_once_per_owner=spec.at_once_per_owner)
+        limits = Limits(
+            total=spec.max_moves,
+            at_once=spec.at_once,
+            at_once_per_owner=spec.at_once_per_owner,
+            lost_work=spec.max_lost_work,
+        )
         found = rebalance(cluster, self._goal(spec, cluster), limits=limits)
         uids = {move.pod: cluster.pod(move.pod).uid for move in found.moves}
         plan = _Plan(found.moves, uids, found.uncordon)

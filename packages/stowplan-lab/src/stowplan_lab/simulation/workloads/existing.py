@@ -118,18 +118,27 @@ def _like(pod: Pod, template: Template) -> Template:
 class ExistingOwners:
     """Owners of which nothing is known but that they recreate their pods."""
 
-    def __init__(self, context: SimulationContext) -> None:
+    def __init__(self, context: SimulationContext, *, runs_rest: bool = False) -> None:
+        """`runs_rest`: a recreated pod runs for the rest of its run time, instead of anew."""
         self._context = context
+        self._runs_rest = runs_rest
         self._made = 0
 
     def lost(self, entry: Entry) -> None:
-        if self._context.models.controllers:
-            self._context.later(self._context.models.controller_delay, partial(self._make, entry))
+        if not self._context.models.controllers:
+            return
+        lifetime = entry.origin.lifetime
+        if self._runs_rest and lifetime is not None and entry.starts <= self._context.now:
+            lifetime -= min(lifetime, self._context.now - entry.starts)
+        self._context.later(self._context.models.controller_delay, partial(self._make, entry, lifetime))
 
     def finished(self, entry: Entry) -> None:
-        """Never happens without a lifetime."""
+        """It is not recreated then."""
 
-    def _make(self, entry: Entry) -> None:
+    def _make(self, entry: Entry, lifetime: float | None) -> None:
         self._made += 1
-        name, workload = f"{entry.pod.metadata.name}-replacement-{self._made}", entry.origin.workload
-        self._context.arrive(named_pod(recreated(entry.pod), workload, name), Origin(workload=workload, owner=self))
+        owner = controller_of(entry.pod.metadata)
+        assert owner is not None, "only pods that have one are given to this"
+        name, workload = f"{owner.name}-replacement-{self._made}", entry.origin.workload
+        origin = Origin(workload=workload, lifetime=lifetime, owner=self)
+        self._context.arrive(named_pod(recreated(entry.pod), workload, name), origin)

@@ -10,16 +10,24 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.drivers.virtual_time.driver import Call
+from stowplan.kube.api.meta import OwnerReference
 from stowplan.kube.api.pod import PodSpec
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan.scheduler.framework.requests import Create, Request
-from stowplan_lab.simulation.definition.scenario_fields import WorkloadSpec, expected_count, times_of
+from stowplan_lab.simulation.definition.scenario_fields import (
+    RUN_ANEW,
+    RUN_REST,
+    WorkloadSpec,
+    expected_count,
+    times_of,
+)
 from stowplan_lab.simulation.results.ledger import Origin
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.start import trace_of
 from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
 from stowplan_lab.simulation.workloads.deployments import DeploymentController
+from stowplan_lab.simulation.workloads.existing import ExistingOwners
 from stowplan_lab.simulation.workloads.jobs import JobController
 from stowplan_lab.simulation.workloads.owners import Replicated, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.pod_groups import of_group
@@ -110,7 +118,9 @@ def _of_trace(
 ) -> Iterator[tuple[float, Request]]:
     shift = spec.at[0]
     start, expect, last = context.start, context.ledger.expect, 0.0
-    asking = _ProfileName(spec.scheduler_name)
+    # A Job's pods have this policy; the others end by themselves, too.
+    specs = _Specs(scheduler_name=spec.scheduler_name, restart_policy="Never" if spec.recreate == RUN_ANEW else "")
+    owners = ExistingOwners(context, runs_rest=spec.recreate == RUN_REST) if spec.recreate else None
     try:
         trace = trace_of(spec.trace or {}, folder)
         for arrival in trace.arrivals():
@@ -124,9 +134,13 @@ def _of_trace(
             metadata = pod.metadata
             uid = f"{spec.name}/{metadata.namespace}/{metadata.name}"
             metadata = replace(metadata, namespace=metadata.namespace or "default", uid=uid)
-            pod = replace(pod, metadata=metadata, spec=asking.of(pod.spec))
+            if owners is not None:
+                kind = "Job" if spec.recreate == RUN_ANEW else "ReplicaSet"
+                owner = OwnerReference(kind=kind, name=metadata.name, uid=f"{uid}, owner", controller=True)
+                metadata = replace(metadata, owner_references=(owner,))
+            pod = replace(pod, metadata=metadata, spec=specs.of(pod.spec))
             lifetime = None if lifetime is None else lifetime / spec.speed
-            expect(uid, Origin(workload=spec.name, lifetime=lifetime))
+            expect(uid, Origin(workload=spec.name, lifetime=lifetime, owner=owners))
             yield start + at, Create(obj=pod)
         if trace.skipped:
             context.note(f"workload {spec.name}: {count(trace.skipped, 'row')} of the trace left out (badRows: skip)")
@@ -134,22 +148,22 @@ def _of_trace(
         raise ScenarioError(f"workloads: {spec.name}: {error}") from None
 
 
-class _ProfileName:
-    """Sets the scheduler name in specs; pods that share theirs still do afterwards."""
+class _Specs:
+    """Specs with another scheduler name and restart policy, if given; pods that share theirs still do afterwards."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, **changes: str) -> None:
+        self._changes = {name: value for name, value in changes.items() if value}
         #: id of a spec -> the spec, which is kept so that the id stays valid, and its result.
         self._known: dict[int, tuple[PodSpec, PodSpec]] = {}
 
     def of(self, spec: PodSpec) -> PodSpec:
-        if not self._name:
+        if not self._changes:
             return spec
         known = self._known.get(id(spec))
         if known is None:
             if len(self._known) >= _KEPT_SPECS:
                 self._known.clear()
-            known = self._known[id(spec)] = spec, replace(spec, scheduler_name=self._name)
+            known = self._known[id(spec)] = spec, replace(spec, **self._changes)
         return known[1]
 
 

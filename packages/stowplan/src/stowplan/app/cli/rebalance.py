@@ -13,6 +13,7 @@ from stowplan.app.cli.cluster_options import EXIT_CODES, Answered, cluster_of, q
 from stowplan.app.cli.data_output import Progress
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
+from stowplan.kube.api.durations import parse_duration
 
 if TYPE_CHECKING:
     from stowplan.app.sources.cluster_source import ClusterSource
@@ -65,6 +66,12 @@ _GOALS = "mend|spread|pack|free-nodes=N|room-for=FILE"
     help="Of one Deployment, Job, …: at most N in one step.",
 )
 @click.option(
+    "--max-lost-work",
+    metavar="DURATION",
+    help="Pods that run to an end (restartPolicy Never or OnFailure, as those of Jobs) begin anew elsewhere: those "
+    "that have run for longer stay; with 0s, all of them. Default: they move.",
+)
+@click.option(
     "--apply",
     is_flag=True,
     help="Carry the plan out: evict step by step, and wait until the replacements run. What an earlier run began and "
@@ -96,6 +103,7 @@ def rebalance(
     max_moves: int | None,
     at_once: int,
     at_once_per_owner: int,
+    max_lost_work: str | None,
     apply: bool,
     record_namespace: str,
     step_timeout: float,
@@ -131,12 +139,19 @@ def rebalance(
         raise click.UsageError("Give one of --goal and --policy.")
     if weights is not None and policy is not None:
         raise click.UsageError("--weights are for a --goal.")
-    limits = Limits(total=max_moves, at_once=at_once, at_once_per_owner=at_once_per_owner)
+    limits = Limits(
+        total=max_moves,
+        at_once=at_once,
+        at_once_per_owner=at_once_per_owner,
+        lost_work=None if max_lost_work is None else _seconds(max_lost_work),
+    )
     with reported(source["config"]):
         given = None if policy is None else read_policy(policy)
 
         def loaded() -> tuple[ClusterSource, Goal]:
             about = cluster_of(**source, in_full=given is not None)
+            # Ages count from now.
+            about.cluster.now = time()
             return about, _goal(goal or "", weights, about) if given is None else _by_policy(
                 given, about, source["live"], prometheus_token_file
             )
@@ -179,8 +194,6 @@ def _by_policy(policy: Policy, about: ClusterSource, live: ClusterFlags, token_f
     from stowplan.ask.rebalance.policy.by_policy import ByPolicy
     from stowplan.ask.rebalance.policy.pods_in_full import PodsInFull
 
-    # Ages count from now.
-    about.cluster.now = time()
     full = PodsInFull(about.cluster.documents, about.finished_pods)
     if not policy.metrics:
         return ByPolicy(policy, full)
@@ -200,6 +213,16 @@ def _goal(text: str, weights: str | None, about: ClusterSource) -> Goal:
     if goal is None:
         raise InputError(f"--goal {text}: want {_GOALS}")
     return goal
+
+
+def _seconds(duration: str) -> float:
+    try:
+        found = parse_duration(duration)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--max-lost-work") from None
+    if found < 0:
+        raise click.BadParameter(f"want 0s or more, got {duration}", param_hint="--max-lost-work")
+    return found.seconds
 
 
 def _weights(text: str | None) -> dict[str, float]:

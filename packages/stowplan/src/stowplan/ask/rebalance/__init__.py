@@ -6,6 +6,7 @@
     rebalance(cluster, Spread())           # even out the nodes' use
     rebalance(cluster, Pack(Weights(disruption=0.2)))  # a node is worth five moves
     rebalance(cluster, RoomFor(pods))      # room for pending pods
+    what_if(cluster, Rebalance(Pack()))    # before and after, as for other changes
     rebalance(cluster, ByPolicy(read_policy("descheduler.yaml")))
     room(cluster)                          # how many more pods of common shapes fit, and what moves would gain
 
@@ -16,7 +17,7 @@ from stowplan.ask.rebalance.gained_room import room
 from stowplan.ask.rebalance.goals import FreeNodes, Goal, Mend, Pack, RoomFor, Spread
 from stowplan.ask.rebalance.policy.by_policy import ByPolicy
 from stowplan.ask.rebalance.policy.policy_file import read_policy
-from stowplan.ask.rebalance.rebalance import rebalance
+from stowplan.ask.rebalance.rebalance import Rebalance, rebalance
 from stowplan.ask.rebalance.weights import Weights
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "Goal",
     "Mend",
     "Pack",
+    "Rebalance",
     "RoomFor",
     "Spread",
     "Weights",

@@ -34,11 +34,13 @@ def empty_nodes(moves: Moves, most: int | None, progress: Callable[[int, int], N
     cluster = moves.cluster
     use, table = use_of_nodes(cluster), cluster.state.table
     rows = [row for row in table.row_of.values() if _CONTROL_PLANE not in node_at(cluster, row).metadata.labels]
-    found = [table.names[row] for row in rows if is_empty(cluster, row)]
+    empty = [row for row in rows if is_empty(cluster, row)]
+    # Those first that get no pods as it is.
+    empty.sort(key=lambda row: not node_at(cluster, row).spec.unschedulable)
+    found = [table.names[row] for row in empty[:most]]
     _cordon(moves, found)
     occupied = sorted((row for row in rows if not is_empty(cluster, row)), key=lambda row: (use[row], table.names[row]))
-    # More may be empty already than are wanted.
-    wanted = len(occupied) if most is None else min(max(0, most - len(found)), len(occupied))
+    wanted = len(occupied) if most is None else min(most - len(found), len(occupied))
     names = [table.names[row] for row in occupied]
     together = _emptied_together(moves, names[: min(wanted, _most_by_sums(table, occupied))], progress)
     emptied, done = len(together), set(together)

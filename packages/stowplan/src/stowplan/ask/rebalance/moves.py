@@ -31,7 +31,7 @@ from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcom
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
+from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, PodShape
 from stowplan.scheduler.engine.decision.decision import Decision
 
 #: Why a pod cannot move, by what happens when it leaves its node.
@@ -56,6 +56,8 @@ class Limits(PlainStruct, frozen=True):
     #: In one step: in all, and of one owner.
     at_once: int | None = None
     at_once_per_owner: int | None = None
+    #: Seconds of work that a pod may lose.
+    lost_work: float | None = None
 
 
 class _Progress(PlainStruct):
@@ -124,7 +126,8 @@ class Moves:
 
     def is_movable(self, info: PodInfo) -> bool:
         """Whether it would be recreated, and has not moved yet; budgets apart."""
-        return eviction_outcome(info.pod) is EvictionOutcome.RECREATED and not self.has_moved(info)
+        is_recreated = eviction_outcome(info.pod) is EvictionOutcome.RECREATED
+        return is_recreated and not self.has_moved(info) and not self._loses_too_much(info)
 
     def cordon(self, name: str) -> None:
         """Before a node's first pod leaves."""
@@ -189,7 +192,13 @@ class Moves:
             return _STAYS[outcome]
         if self.has_moved(info):
             return "it has moved once"
+        if self._loses_too_much(info):
+            return "it would begin its work anew"
         return self._refused(info)
+
+    def _loses_too_much(self, info: PodInfo) -> bool:
+        most = self._limits.lost_work
+        return most is not None and lost_work(info, self.cluster.now) > most
 
     def _refused(self, info: PodInfo) -> str:
         """Why its budgets refuse it in this step, and in the next one."""
@@ -260,9 +269,17 @@ class Moves:
             step=progress.step,
             cordons=before in progress.cordoned,
             loses_data=any(volume.empty_dir is not None for volume in info.pod.spec.volumes),
+            lost_work=round(lost_work(info, self.cluster.now)),
         )
         if before in progress.cordoned:
             progress.cordoned.remove(before)
+
+
+def lost_work(info: PodInfo, now: float) -> float:
+    """For how many seconds a pod has worked on what its replacement begins anew."""
+    if info.start_time == NOT_STARTED or info.pod.spec.restart_policy not in ("Never", "OnFailure"):
+        return 0.0
+    return max(0.0, now - info.start_time / 1e9)
 
 
 def _refusal(decision: Decision) -> str:

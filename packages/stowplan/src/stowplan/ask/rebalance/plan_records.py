@@ -20,6 +20,9 @@ class PlannedMoveRecord(Answer, frozen=True, kw_only=True):
     cordons: bool
     #: Whether data in emptyDir volumes is lost.
     loses_data: bool
+    #: Seconds for which a pod that runs to an end (restartPolicy Never or OnFailure) has run; its replacement begins
+    #: anew.
+    lost_work: int = 0
 
 
 class RemovalRecord(Answer, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import assumed
 from stowplan.ask.rebalance.goals import Goal, Progress
@@ -9,6 +11,8 @@ from stowplan.ask.rebalance.made_room import scheduled_without_preemption
 from stowplan.ask.rebalance.measures import balance_of
 from stowplan.ask.rebalance.moves import Limits, Moves
 from stowplan.ask.rebalance.plan_records import RebalanceRecord
+from stowplan.ask.what_if.hypothetical_changes import Change
+from stowplan.scheduler.framework.explanations.formatting import count
 
 
 def _ignored(done: int, of: int) -> None:
@@ -25,26 +29,54 @@ def rebalance(
         >>> plan.cordon, [(move.pod, move.from_, move.to) for move in plan.moves]
         (('node-c3', 'gpu-a1'), [('ml/train-0', 'gpu-a1', 'gpu-b1')])
     """
-    before = balance_of(cluster)
     with cluster.transaction():
-        moves = Moves(cluster, limits)
-        found = goal.pursue(moves, progress)
-        after = balance_of(cluster)
+        return _rebalanced(cluster, goal, limits, progress)
+
+
+@dataclass
+class Rebalance(Change):
+    """Pods are moved towards a goal, for `what_if`.
+
+    Examples:
+        >>> what_if(cluster, Rebalance(FreeNodes(2))).displaced
+        {'ml/train-0': 'gpu-b1'}
+    """
+
+    goal: Goal
+    limits: Limits | None = None
+    #: Of the last time that it was made.
+    plan: RebalanceRecord | None = None
+
+    @property
+    def text(self) -> str:
+        return f"rebalance: {self.goal.text}"
+
+    def apply(self, cluster: Cluster) -> None:
+        self.plan = _rebalanced(cluster, self.goal, self.limits, _ignored)
+
+
+def _rebalanced(cluster: Cluster, goal: Goal, limits: Limits | None, progress: Progress) -> RebalanceRecord:
+    """The moves are made in the caller's transaction."""
+    before = balance_of(cluster)
+    moves = Moves(cluster, limits)
+    found = goal.pursue(moves, progress)
+    after = balance_of(cluster)
+    with cluster.transaction():
         helped = scheduled_without_preemption(cluster, [info.pod for info in cluster.state.pending.values()])
-        placed = found.placed | {decision.pod.key: decision.node_name for decision in helped if decision.node_name}
-        return RebalanceRecord(
-            goal=goal.text,
-            cordon=tuple(found.cordon),
-            moves=tuple(moves.made),
-            removals=tuple(moves.removed),
-            uncordon=tuple(found.uncordon),
-            kept=tuple(moves.kept),
-            placed=placed,
-            before=before,
-            after=after,
-            met=found.met,
-            notes=(*found.notes, *assumed(moves.provisions), *_about(moves)),
-        )
+    placed = found.placed | {decision.pod.key: decision.node_name for decision in helped if decision.node_name}
+    return RebalanceRecord(
+        goal=goal.text,
+        cordon=tuple(found.cordon),
+        moves=tuple(moves.made),
+        removals=tuple(moves.removed),
+        uncordon=tuple(found.uncordon),
+        kept=tuple(moves.kept),
+        placed=placed,
+        before=before,
+        after=after,
+        met=found.met,
+        notes=(*found.notes, *assumed(moves.provisions), *_about(moves)),
+    )
 
 
 def _about(moves: Moves) -> list[str]:
@@ -55,4 +87,8 @@ def _about(moves: Moves) -> list[str]:
     losing = [move.pod for move in moves.made if move.loses_data]
     if losing:
         notes.append(f"the data in emptyDir volumes is lost: {', '.join(losing)}")
+    anew = [move.lost_work for move in moves.made if move.lost_work]
+    if anew:
+        lost = f"{sum(anew) / 3600:,.1f} hours of work are lost"
+        notes.append(f"{count(len(anew), 'pod')} of Jobs and the like begin anew: {lost}; --max-lost-work limits it")
     return notes

@@ -22,6 +22,14 @@ def test_text(run, files):
     assert "web-0  a     b   TaintToleration: node(s) had untolerated taint(s)" in ran.out
 
 
+@pytest.mark.parametrize("given", ["-1s", "soon"])
+def test_how_much_work_may_be_lost(run, files, given):
+    assert "0 moves" not in run("rebalance", "-f", files(*CLUSTER), "--goal=mend", "--max-lost-work=0s").out
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal=mend", f"--max-lost-work={given}")
+    assert ran.code == 2
+    assert "Invalid value for --max-lost-work" in ran.err
+
+
 def test_json(run, files):
     found = read(run("rebalance", "-f", files(*CLUSTER), "--goal", "free-nodes=1", "-o", "json"))
     assert [(move["pod"], move["from"], move["to"], move["step"]) for move in found["moves"]] == [

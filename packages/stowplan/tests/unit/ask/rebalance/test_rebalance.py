@@ -6,6 +6,7 @@ from stowplan import Cluster, ClusterError
 from stowplan.ask.rebalance import FreeNodes, Mend, Pack, RoomFor, Spread, Weights, rebalance
 from stowplan.ask.rebalance.moves import Limits
 from stowplan.ask.what_if import Put, Scale
+from stowplan.kube.api.meta import seconds_of
 from support.what_if.objects import budget, node, owned, pod
 
 
@@ -105,6 +106,28 @@ def test_nothing_moves_if_more_nodes_are_empty_than_are_wanted():
     pods = [owned(pod(f"web-{i}", nodeName="abcde"[i])) for i in range(5)]
     found = rebalance(Cluster([*map(node, "abcdexyz"), *pods]), FreeNodes(1))
     assert (found.moves, found.met) == ((), True)
+    assert len(found.cordon) == 1
+
+
+def a_job(name, on, hours):
+    made = owned(pod(name, nodeName=on, restartPolicy="Never"), "Job", name)
+    return {**made, "status": {"phase": "Running", "startTime": f"2026-01-01T{24 - hours:02}:00:00Z"}}
+
+
+@pytest.mark.parametrize(("limit", "moved"), [(None, True), (7200, True), (7199, False)])
+def test_pods_that_would_lose_much_work_stay(limit, moved):
+    nodes = [node("a"), node("b", taints=[{"key": "k", "effect": "NoSchedule"}])]
+    pods = [a_job("work", "b", 2), owned(pod("web", nodeName="b"))]
+    cluster = Cluster([*nodes, *pods], now=seconds_of("2026-01-02T00:00:00Z"))
+    found = rebalance(cluster, Mend(), limits=Limits(lost_work=limit))
+    assert ("work" in moves(found), "web" in moves(found)) == (moved, True)
+    assert sum(move.lost_work for move in found.moves) == 7200 * moved
+    assert kept(found).get("work") == (None if moved else "it would begin its work anew")
+    assert any("2.0 hours of work are lost" in note for note in found.notes) == moved
+    pods = [a_job("work", "b", 2), owned(pod("web", "3", nodeName="a"))]
+    cluster = Cluster([node("a"), node("b"), *pods], now=cluster.now)
+    found = rebalance(cluster, Pack(), limits=Limits(lost_work=limit))
+    assert moves(found) == ({"work": ("b", "a")} if moved else {"web": ("a", "b")})
 
 
 def test_a_node_is_emptied_as_a_whole_or_not_at_all():
