@@ -11,7 +11,7 @@ pods that exist already are there.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from functools import cache
+from functools import cache, cached_property
 
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
@@ -42,17 +42,22 @@ class FirstWaiting:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._ordinals: dict[str, set[int]] = {}
+        self._are_sets = any(True for _ in cluster.state.objects.all(StatefulSet))
         #: The first of each set, once asked for.
         self._first: dict[str, int | None] = {}
-        for info in cluster.state.pending.values():
+
+    @cached_property
+    def _ordinals(self) -> dict[str, set[int]]:
+        """Those of each set, once asked about a pod that may have to wait: there may be many pending pods."""
+        found: dict[str, set[int]] = {}
+        for info in self._cluster.state.pending.values():
             if name := set_of(info.pod):
-                self._ordinals.setdefault(f"{info.namespace}/{name}", set()).add(ordinal_of(info.pod))
+                found.setdefault(f"{info.namespace}/{name}", set()).add(ordinal_of(info.pod))
+        return found
 
     def before(self, info: PodInfo) -> str:
         """The pod that must run before this one is created; "" if there is none, or the pod's set is not known."""
-        # Most questions have none, and many pods.
-        name = set_of(info.pod) if self._ordinals else ""
+        name = set_of(info.pod) if self._are_sets else ""
         found = self._cluster.state.objects.get(StatefulSet, f"{info.namespace}/{name}") if name else None
         return self.pod_before(info.pod, found) if found is not None and is_ordered(found) else ""
 

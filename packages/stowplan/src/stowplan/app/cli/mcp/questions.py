@@ -69,7 +69,7 @@ class Fit(Arguments, frozen=True):
         ),
     ] = None
     manifest: Annotated[str | None, Meta(description="Instead of it: a Pod or workload as YAML or JSON.")] = None
-    more: Annotated[int, Meta(ge=0, le=100_000)] | None = None
+    more: Annotated[int, Meta(ge=0, le=_MAX_PODS)] | None = None
     like: Annotated[
         tuple[NodeLike, ...],
         Meta(description="Kinds of nodes to add if there is too little room: nodes that exist, and their prices."),
