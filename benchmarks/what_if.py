@@ -32,6 +32,11 @@ _CLAIMS = "resource.k8s.io/v1"
 
 
 def cluster_of(shape: str, nodes: int, pods: int) -> Cluster:
+    gates = {"GenericWorkload": True, "GangScheduling": True} if shape == "groups" else None
+    return Cluster(objects_of(shape, nodes, pods), feature_gates=gates, emulated_version="1.36")
+
+
+def objects_of(shape: str, nodes: int, pods: int) -> list[dict[str, Any]]:
     # With priorities, nodes are full, so pods preempt.
     objects = [shapes.node(i, cpu="1" if shape == "priorities" else "4") for i in range(nodes)]
     names = [node["metadata"]["name"] for node in objects]
@@ -39,9 +44,7 @@ def cluster_of(shape: str, nodes: int, pods: int) -> Cluster:
         pod = pod_of(shape, i)
         pod["spec"]["nodeName"] = names[i % nodes]
         objects.append(pod)
-    objects += beside(shape, names, pods)
-    gates = {"GenericWorkload": True, "GangScheduling": True} if shape == "groups" else None
-    return Cluster(objects, feature_gates=gates, emulated_version="1.36")
+    return objects + beside(shape, names, pods)
 
 
 def pod_of(shape: str, i: int) -> dict[str, Any]:
