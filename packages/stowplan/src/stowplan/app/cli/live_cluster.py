@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import reduce, wraps
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
 
 if TYPE_CHECKING:
+    from stowplan.app.sources.followed_cluster import FollowedCluster
+    from stowplan.ask.offline import Cluster
     from stowplan.kube.api.port import Api
     from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.net.client.connection import Connection
@@ -135,6 +137,40 @@ def followed(
     return Followed(connection_of(configuration, live), features, configuration)
 
 
+def followed_cluster(
+    live: ClusterFlags,
+    config: str | None,
+    plugins: Sequence[str],
+    emulated_version: str | None,
+    *,
+    groups: bool,
+    command: str,
+) -> FollowedCluster:
+    """A live cluster for questions, with a scheduler of this configuration; raises InputError, ConfigError."""
+    from stowplan import __version__
+    from stowplan.app.command_line.named_plugins import named_plugins
+    from stowplan.app.sources.followed_cluster import FollowedCluster
+    from stowplan.ask.offline import Cluster
+    from stowplan.kube.config.features import group_gates
+    from stowplan.net.client.connection import ClientConfigError
+    from stowplan.net.client.http.user_agent import user_agent
+
+    classes = named_plugins(plugins)
+
+    def made(version: KubernetesVersion) -> Cluster:
+        gates = group_gates(version, trees=True) if groups else None
+        return Cluster((), config, plugins=classes, feature_gates=gates, emulated_version=str(version))
+
+    version = chosen_version(emulated_version)
+    # What is wrong with the configuration is wrong with any version.
+    live = _as_configured(live, made(version or DEFAULT_VERSION).config)
+    agent = user_agent(command="stowplan", version=__version__, purpose=command)
+    try:
+        return FollowedCluster(live, made, version=version, agent=agent)
+    except ClientConfigError as error:
+        raise InputError(str(error)) from error
+
+
 async def _version_of(connection: Connection, command: str) -> ClusterVersion:
     from stowplan.ask.loading.live_cluster import version_of
 
@@ -149,9 +185,13 @@ def connection_of(configuration: Configuration, live: ClusterFlags) -> Connectio
     from stowplan.net.client.connection import ClientConfigError
 
     try:
-        return replace(live, kubeconfig=live.kubeconfig or configuration.client_connection.kubeconfig or None).connect()
+        return _as_configured(live, configuration).connect()
     except ClientConfigError as error:
         raise InputError(str(error)) from error
+
+
+def _as_configured(live: ClusterFlags, configuration: Configuration) -> ClusterFlags:
+    return replace(live, kubeconfig=live.kubeconfig or configuration.client_connection.kubeconfig or None)
 
 
 @contextmanager

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import webbrowser
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,15 +21,13 @@ from stowplan.app.cli.cluster_options import (
     scheduler_options,
 )
 from stowplan.app.cli.config import known_plugins
-from stowplan.app.cli.live_cluster import Followed, chosen_version, followed, readable
+from stowplan.app.cli.live_cluster import chosen_version, followed_cluster, readable
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line import event_loop
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.app.command_line.event_loop import first_of, running
-from stowplan.app.command_line.named_plugins import named_plugins
 from stowplan.app.command_line.stop_signals import StopSignals, stop_signals
-from stowplan.app.daemon.plugin_registry import registry_with
 from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.app.sources.timeline_sources import (
     NO_RERUN,
@@ -38,27 +37,16 @@ from stowplan.app.sources.timeline_sources import (
     simulated_source,
     simulated_timeline,
 )
-from stowplan.ask.explain.judging import judged, judged_group
-from stowplan.ask.explain.suggestions.suggestions import advise
-from stowplan.ask.explain.text.reported_status import ReportedStatus
-from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.verdict import Verdict
 from stowplan.ask.loading.price_list import PriceListError, read_prices
 from stowplan.ask.rebalance.policy.measured_use import NodeMetrics
-from stowplan.drivers.hang_guard.hang_guard import CallGuard
-from stowplan.kube.config import Declarations, load_config
+from stowplan.kube.config import Declarations
 from stowplan.kube.klog.setup import LogSettings, set_up
 from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.client.cluster_flags import ClusterFlags
 from stowplan.net.serving.requests.messages import Page
 from stowplan.net.serving.serving_error import ServingError
-from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
-from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.inputs import Input
 from stowplan.scheduler.framework.explanations.formatting import count
-from stowplan.scheduler.framework.runtime.registry import Registry
-from stowplan.scheduler.inspection.records import GroupVerdictRecord, ReliefRecord
 from stowplan.scheduler.inspection.room import room_of
 from stowplan.ui.cluster_inspection import ClusterInspection
 from stowplan.ui.measured_use import UseRecord, use_pages, use_record
@@ -68,10 +56,10 @@ from stowplan.ui.room_trend import RoomTrend
 from stowplan.ui.saved_copy import save_copy
 from stowplan.ui.source_records import Capability, ConfigurationRecord, Mode, SourceRecord, configuration_record
 from stowplan.ui.timeline_routes import MomentCluster, MomentError, Moments, Timelines
-from stowplan.ui.workbench import Workbench, copy_of
+from stowplan.ui.workbench import Workbench
 
 if TYPE_CHECKING:
-    import asyncio
+    from stowplan.app.sources.followed_cluster import FollowedCluster
 
 _ANSWERED: tuple[Capability, ...] = (
     "plan",
@@ -410,91 +398,57 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: M
 
 
 def _live(show: _Show, options: _Options) -> None:
-    registry = registry_with(options.plugins, guard=CallGuard())
-    live = followed(
-        lambda features: load_config(options.config, plugins=registry.declarations, features=features),
+    followed = followed_cluster(
         options.live,
+        options.config,
+        options.plugins,
         options.emulated_version,
-        command="ui",
         groups=options.pod_groups,
+        command="ui",
     )
+    # Whoever stops it has waited too long.
+    followed.patience = None
     logs = set_up(LogSettings(verbosity=0, format="text"))
     try:
         with stop_signals(logs.flush) as stop:
-            event_loop.run(_follow(show, live, registry, options.plugins, stop))
+            event_loop.run(_follow(show, followed, known_plugins(options.plugins), stop))
     finally:
         logs.close()
 
 
-async def _follow(show: _Show, live: Followed, registry: Registry, plugins: Sequence[str], stop: StopSignals) -> None:
-    """Follow the cluster with an engine that judges for the page but is never started."""
-    from stowplan.drivers.live.follower import Follower
+async def _follow(show: _Show, followed: FollowedCluster, known: Declarations, stop: StopSignals) -> None:
+    """Show the cluster as it changes; questions of the page are asked about it, and undone."""
+    from stowplan.app.sources.followed_cluster import Reads
     from stowplan.ui.event_stream import PlanStreams
     from stowplan.ui.page_routes import PREFIX, page_routes
     from stowplan.ui.plan_follower import stream_plan
 
     stopped, streams = stop.event(), PlanStreams()
-    connection, configuration, features = live.connection, live.configuration, live.features
-    async with readable(connection, command="ui") as api:
-        follower = Follower(api, configuration, _SteppingListener(), registry=registry, features=features)
-        async with running(follower.run()) as following:
-            await first_of(stopped.wait(), follower.synced.wait(), following)
-            if not follower.synced.is_set() or stopped.is_set():
-                return
-            state = follower.engine.state
-            trend = RoomTrend(lambda: room_of(state))
-            inspection = ClusterInspection(_Followed(follower.engine), trend)
-            workbench = Workbench(lambda: copy_of(state, configuration, features, named_plugins(plugins)))
-            scheduler_name = configuration.profiles[0].scheduler_name
-            source = _source("live", connection.server, scheduler_name)
-            source = replace(source, can=(*source.can, "use", "whatIf"), prices=show.prices)
+    async with readable(followed.connection, command="ui") as api, running(followed.run()) as following:
+        reading = asyncio.ensure_future(followed.about(Reads()))
+        await first_of(stopped.wait(), reading)
+        if stopped.is_set():
+            reading.cancel()
+            return
+        about = reading.result()
+        about.extenders = False
+        state, configuration = about.engine.state, about.cluster.config
+        trend = RoomTrend(lambda: room_of(state))
+        inspection, workbench = ClusterInspection(about, trend), Workbench(lambda: about.cluster)
+        source = _source("live", followed.connection.server, configuration.profiles[0].scheduler_name)
+        source = replace(source, can=(*source.can, "use", "whatIf"), prices=show.prices)
 
-            async def use() -> UseRecord:
-                return use_record(one.content for one in (await api.list(NodeMetrics)).items)
+        async def use() -> UseRecord:
+            return use_record(one.content for one in (await api.list(NodeMetrics)).items)
 
-            pages = page_routes(
-                lambda: source,
-                streams=streams,
-                configuration=lambda: configuration_record(configuration, registry.declarations, features),
-                answers=inspection.pages(PREFIX) | use_pages(PREFIX, use) | workbench.pages(PREFIX),
-            )
-            async with running(stream_plan(state, streams)) as looking, running(trend.keep()) as keeping:
-                await show.until(stopped, pages, streams, _size(plan_of(state)), following, looking, keeping)
-
-
-class _SteppingListener:
-    """The listener of a follower that records nothing."""
-
-    def step(self, engine: Engine, input_: Input, now: float) -> None:
-        engine.step(input_, now)
-
-
-class _Followed(PlainStruct, frozen=True):
-    """A live cluster with another scheduler, for questions of the page."""
-
-    engine: Engine
-
-    def verdict(self, info: PodInfo) -> Verdict:
-        return advise(self.engine, judged(self.engine, info))
-
-    def groups_of(self, pods: Iterable[PodInfo]) -> list[str]:
-        if not self.engine.schedules_groups:
-            return []
-        members = (info.pod for info in pods if info.pod.spec.scheduling_group is not None)
-        return list(dict.fromkeys(map(group_key, members)))
-
-    def group_verdict(self, group: str) -> GroupVerdict:
-        return judged_group(self.engine, group)
-
-    def group_record(self, group: str) -> GroupVerdictRecord:
-        return self.group_verdict(group).record()
-
-    def reported(self, info: PodInfo) -> ReportedStatus | None:
-        return ReportedStatus.about(info.pod, None)
-
-    def more_nodes_for(self, verdict: Verdict) -> tuple[ReliefRecord, ...]:
-        """None: trials need a copy of the cluster, which the workbench makes."""
-        return ()
+        pages = page_routes(
+            lambda: source,
+            streams=streams,
+            configuration=lambda: configuration_record(configuration, known, about.engine.features),
+            answers=inspection.pages(PREFIX) | use_pages(PREFIX, use) | workbench.pages(PREFIX),
+        )
+        async with running(stream_plan(state, streams)) as looking, running(trend.keep()) as keeping:
+            await show.until(stopped, pages, streams, _size(plan_of(state)), following, looking, keeping)
 
 
 # -- a running scheduler ----------------------------------------------------------------------------------------------

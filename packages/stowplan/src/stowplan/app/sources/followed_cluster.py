@@ -40,6 +40,7 @@ from stowplan.net.client.http_api import HttpApi
 from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.engine.watched_kinds import measured_sources
 from stowplan.scheduler.framework.explanations.formatting import listed
+from stowplan.scheduler.framework.runtime.framework import Framework
 
 #: Seconds for which a question waits for the first lists, and for what is stale.
 _PATIENCE, _MOMENT = 30.0, 0.5
@@ -73,8 +74,10 @@ class FollowedCluster:
         times: Times = REAL_TIMES,
     ) -> None:
         """`make`: an empty cluster whose scheduler decides as this version; `version` of None: the server's."""
+        #: Seconds for which a question waits for the first lists; None: forever.
+        self.patience: float | None = _PATIENCE
         self._live, self._make, self._version, self._agent, self._times = live, make, version, agent, times
-        self._connection = live.connect()
+        self.connection = live.connect()
         self._cluster: Cluster | None = None
         self._kinds: Sequence[WatchedKind] = ()
         self._informers: Informers | None = None
@@ -108,7 +111,7 @@ class FollowedCluster:
         cluster = self._make(version)
         self._kinds = cluster.kinds_read(report=self._notes.append)
         async with HttpApi.open(
-            self._connection,
+            self.connection,
             client_settings=ClientConnection(qps=-1),
             agent=self._agent,
             documents=cluster.documents,
@@ -140,10 +143,15 @@ class FollowedCluster:
         self._news.set()
 
     def switch_off(self, plugins: frozenset[str]) -> None:
-        """Done for each question."""
+        for framework in self._frameworks():
+            framework.switch_off(plugins)
 
     def switch_on(self, plugins: frozenset[str]) -> None:
-        """Done for each question."""
+        for framework in self._frameworks():
+            framework.switch_on(plugins)
+
+    def _frameworks(self) -> Collection[Framework]:
+        return () if self._cluster is None else self._cluster.algorithm.frameworks.values()
 
     # -- questions ----------------------------------------------------------------------------------------------------
 
@@ -152,7 +160,7 @@ class FollowedCluster:
         informers = await self._listed()
         await self._catch_up(informers)
         assert self._cluster is not None, "what has been listed has a cluster"
-        read = LiveCluster(self._connection.namespace)
+        read = LiveCluster(self.connection.namespace)
         stale = next(iter(informers.stale.values()), None)
         if reads.any and stale is None:
             try:
@@ -186,7 +194,7 @@ class FollowedCluster:
     async def _listed(self) -> Informers:
         """Wait until everything has been listed, or cannot be; raises InputError without nodes and pods."""
         try:
-            async with asyncio.timeout(_PATIENCE):
+            async with asyncio.timeout(self.patience):
                 while not self._is_settled():
                     self._news.clear()
                     await self._news.wait()
@@ -194,7 +202,7 @@ class FollowedCluster:
             pass
         informers = self._informers
         if informers is None:
-            raise InputError(self._unread or f"the cluster {self._connection.server} has not answered yet; ask again")
+            raise InputError(self._unread or f"the cluster {self.connection.server} has not answered yet; ask again")
         unread = {resource: why for resource, why in informers.awaited.items() if resource in _NEEDED}
         if unread:
             why = next(iter(unread.values()))

@@ -11,7 +11,8 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from stowplan.app.cli.mcp.command import ServedCluster, followed_cluster
+from stowplan.app.cli.live_cluster import followed_cluster
+from stowplan.app.cli.mcp.command import ServedCluster
 from stowplan.app.cli.mcp.questions import QUESTIONS
 from stowplan.app.cli.mcp.server import server_of
 from stowplan.app.command_line.event_loop import running
@@ -118,7 +119,7 @@ class Live:
     @asynccontextmanager
     async def client(self, token=""):
         live = ClusterFlags(kubeconfig=str(self.folder / "kubeconfig"), token=token)
-        cluster = followed_cluster(live, None, (), None, pod_groups=False)
+        cluster = followed_cluster(live, None, (), None, groups=False, command="mcp")
         host = ServedCluster(cluster, [])
         async with running(cluster.run()), Client(server_of(QUESTIONS, host, title="live")) as client:
             yield client
@@ -174,7 +175,7 @@ async def test_a_server_that_is_not_there(tmp_path):
     cluster = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}]}
     context = {"contexts": [{"name": "x", "context": {"cluster": "c"}}], "current-context": "x"}
     kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **cluster, **context}))
-    followed = followed_cluster(ClusterFlags(kubeconfig=str(kubeconfig)), None, (), None, pod_groups=False)
+    followed = followed_cluster(ClusterFlags(kubeconfig=str(kubeconfig)), None, (), None, groups=False, command="mcp")
     host = ServedCluster(followed, [])
     async with running(followed.run()), Client(server_of(QUESTIONS, host, title="none")) as client:
         assert "error: cannot reach the cluster: http://127.0.0.1:1: connection refused" in await text_of(client)

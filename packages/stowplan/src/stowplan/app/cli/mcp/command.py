@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.cluster_options import cluster_of, cluster_options, config_option
-from stowplan.app.cli.live_cluster import chosen_version
+from stowplan.app.cli.live_cluster import chosen_version, followed_cluster
 from stowplan.app.cli.moment_option import moment_from_option
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
@@ -111,7 +111,7 @@ def mcp(
                 emulated_version=emulated_version,
             )
         else:
-            cluster = followed_cluster(live, config, plugins, emulated_version, pod_groups=pod_groups)
+            cluster = followed_cluster(live, config, plugins, emulated_version, groups=pod_groups, command="mcp")
     host = ServedCluster(cluster, notes, recording=recording and os.path.abspath(recording), plugins=plugins)
     title = recording or ", ".join(files) or live.context or "the live cluster"
     _serve(server_of(offered_tools(), host, title=f"Stowplan: {title}"), host, port, token)
@@ -148,35 +148,6 @@ class ServedCluster:
         found = self.cluster if isinstance(self.cluster, ClusterSource) else await self.cluster.about(reads)
         found.cluster.forget_failures()
         return found
-
-
-def followed_cluster(
-    live: ClusterFlags, config: str | None, plugins: Sequence[str], emulated_version: str | None, *, pod_groups: bool
-) -> FollowedCluster:
-    """Raises InputError, ConfigError."""
-    from stowplan import __version__
-    from stowplan.app.command_line.named_plugins import named_plugins
-    from stowplan.app.sources.followed_cluster import FollowedCluster
-    from stowplan.ask.offline import Cluster
-    from stowplan.kube.config.features import group_gates
-    from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
-    from stowplan.net.client.connection import ClientConfigError
-    from stowplan.net.client.http.user_agent import user_agent
-
-    classes = named_plugins(plugins)
-
-    def made(version: KubernetesVersion) -> Cluster:
-        gates = group_gates(version, trees=True) if pod_groups else None
-        return Cluster((), config, plugins=classes, feature_gates=gates, emulated_version=str(version))
-
-    version = chosen_version(emulated_version)
-    # What is wrong with the configuration is wrong with any version.
-    made(version or DEFAULT_VERSION)
-    agent = user_agent(command="stowplan", version=__version__, purpose="mcp")
-    try:
-        return FollowedCluster(live, made, version=version, agent=agent)
-    except ClientConfigError as error:
-        raise InputError(str(error)) from error
 
 
 def offered_tools() -> list[Tool]:
