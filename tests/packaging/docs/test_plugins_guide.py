@@ -52,7 +52,7 @@ def test_real_plugins_are_shown_as_they_are():
 
 
 def test_each_plugin_level_has_an_example_offline_and_live():
-    assert len(BLOCKS) == 10
+    assert len(BLOCKS) == 11
     assert sum("live_cluster" in block for block in BLOCKS) == 2
 
 

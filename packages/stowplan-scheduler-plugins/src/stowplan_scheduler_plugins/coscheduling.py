@@ -4,6 +4,9 @@ PreFilter refuses a pod while its group has too few pods, or the cluster too lit
 until enough of them have nodes; a failure of one rejects those that wait. How many members have nodes follows from an
 index of pods by their group, assumed ones included, so a restart loses nothing.
 
+With `wholeGroups`, which the original does not have, nothing of that happens: the groups are declared as such, and are
+decided as a whole, by the scheduler.
+
 Parity: pods of a group are sorted by name, as all have the group's time.
 
 Upstream: pkg/coscheduling in scheduler-plugins.
@@ -22,6 +25,7 @@ from stowplan.plugins import (
     Diagnosis,
     EnqueueExtensions,
     Explanation,
+    GroupKind,
     Handle,
     Inspection,
     Nodes,
@@ -73,6 +77,8 @@ class Coscheduling(
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)
+        # What remains of it with whole groups is their order.
+        self.effect_free = self.args.whole_groups
         self._pods: PodsByValue = handle.cluster.pods_by(BY_GROUP)
         #: Groups (namespace/name) that have room, and those that failed -> until when.
         self._permitted: dict[str, float] = {}
@@ -82,12 +88,20 @@ class Coscheduling(
         #: Group -> its object's creation timestamp, and that in seconds.
         self._created: dict[str, tuple[str, float]] = {}
 
+    @classmethod
+    def group_kind(cls, args: Any) -> GroupKind | None:
+        return WHOLE_GROUPS if args.whole_groups else None
+
+    def _waits_for(self, pod: PodInfo | PodShape) -> str:
+        """The group whose other pods the pod has to wait for."""
+        return "" if self.args.whole_groups else group_of(pod)
+
     def ignores(self, shape: PodShape) -> bool:
-        return not shape.labels.get(LABEL)
+        return not self._waits_for(shape)
 
     def sign_pod(self, pod: PodInfo) -> Mapping[str, Any]:
-        name = pod.labels.get(LABEL)
-        return {LABEL: name} if name else {}
+        group = self._waits_for(pod)
+        return {LABEL: group} if group else {}
 
     def sign_version(self, pod: PodInfo) -> int:
         return 0
@@ -117,7 +131,7 @@ class Coscheduling(
     # --- the group's pods and its room
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        group = group_of(pod)
+        group = self._waits_for(pod)
         if not group:
             return Status(Code.Skip)
         found = self._group(group)
@@ -144,6 +158,8 @@ class Coscheduling(
         return None
 
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
+        if self.args.whole_groups:
+            return PostFilterResult(Status(Code.Unschedulable))
         group = group_of(pod)
         found = self._group(group)
         if found is None:
@@ -171,7 +187,7 @@ class Coscheduling(
         return None
 
     def permit(self, state: CycleState, pod: PodInfo, node_name: str) -> tuple[Status | None, float]:
-        group = group_of(pod)
+        group = self._waits_for(pod)
         if not group:
             return None, 0
         found = self._group(group)
@@ -192,7 +208,7 @@ class Coscheduling(
         return Status(Code.Wait), seconds or _DEFAULT_WAIT
 
     def unreserve(self, state: CycleState, pod: PodInfo, node_name: str) -> None:
-        group = group_of(pod)
+        group = self._waits_for(pod)
         if self._group(group) is None:
             return
         for waiting in self._waiting(group):
@@ -246,3 +262,6 @@ def _spec(group: CustomObject) -> Mapping[str, Any]:
 
 def min_member(group: CustomObject) -> int:
     return int(_spec(group).get("minMember") or 0)
+
+
+WHOLE_GROUPS = GroupKind(kind=PodGroup, label=LABEL, min_count=min_member)

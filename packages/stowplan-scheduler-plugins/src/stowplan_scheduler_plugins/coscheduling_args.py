@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from stowplan.plugins.arguments import INT32, INT64, Args, Pointer, Struct, documented, invalid, kind, not_omitted
+from stowplan.plugins.arguments import BOOL, INT32, INT64, Args, Pointer, Struct, documented, invalid, kind, not_omitted
 
 
 class CoschedulingArgs(Args, frozen=True):
@@ -19,11 +19,13 @@ class CoschedulingArgs(Args, frozen=True):
             least=0,
             most=100,
         ),
+        wholeGroups=documented(BOOL, "Decide about a group as a whole; not in the original, which refuses it."),
     )
 
     permit_waiting_time_seconds: int = 60
     pod_group_backoff_seconds: int = 0
     pod_group_reject_percentage: int = 10
+    whole_groups: bool = False
 
     def validate_at_build(self) -> Iterator[str]:
         times = (

@@ -13,7 +13,7 @@ Extension points   PreEnqueuePlugin, QueueSortPlugin, PreFilterPlugin, FilterPlu
                    PostBindPlugin, PlacementGeneratePlugin, PlacementScorePlugin, PodGroupPostFilterPlugin
 Results            Status (None is success), unschedulable, unresolvable, error, SKIP, Reason, Rejections
 Context            Handle, CycleState, PodInfo, PodShape, NodeInfo, Nodes
-Lookups            CustomObject, custom_resource, ObjectIndex, NodeObjects, PodIndex, PodsByValue
+Lookups            CustomObject, custom_resource, ObjectIndex, NodeObjects, PodIndex, PodsByValue, GroupKind
 Events             EnqueueExtensions, ClusterEventWithHint, on, queue_if, Hint
 Requests           Bind, Create, Update, Patch, Delete, Read and Wait, for generators in PreBind, Bind and PostBind
 Reuse of results   Reads, CountsPods, BatchState, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects; see
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.arrays import Mask as Mask
     from stowplan.scheduler.cluster.arrays import Rows as Rows
     from stowplan.scheduler.cluster.arrays import Values as Values
+    from stowplan.scheduler.cluster.declared_groups import GroupKind as GroupKind
     from stowplan.scheduler.cluster.node_objects import NodeObjects as NodeObjects
     from stowplan.scheduler.cluster.objects import ANY_OBJECT as ANY_OBJECT
     from stowplan.scheduler.cluster.objects import ObjectDependency as ObjectDependency

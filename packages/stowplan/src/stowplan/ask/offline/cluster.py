@@ -279,8 +279,12 @@ class Cluster:
     def of_state(cls, state: ClusterState, **options: Unpack[ClusterOptions]) -> Self:
         """A copy of what a scheduler knows, in the same order."""
         copy = cls((), **options)
-        for obj in state.all_but_pods():
+        regrouped = copy.state.declared_groups.kinds != state.declared_groups.kinds
+        for obj in state.everything() if regrouped else state.all_but_pods():
             copy.add(obj)
+        if regrouped:
+            copy.bind_claims([])
+            return copy
         for info in copy.state.place_copies(state):
             copy._names.put(info.key, info.uid)
         for info in state.pending.values():
@@ -381,9 +385,9 @@ class Cluster:
         if isinstance(found, t.Node):
             self.state.add_node(found)
         elif isinstance(found, t.Pod):
-            self._add_pod(found)
+            self._add_pod(self.state.declared_groups.pod(found))
         elif isinstance(found, STORED):
-            self.state.put_object(with_namespace(found))
+            self._change(None, with_namespace(found))
 
     def remove(self, obj: Mapping[str, Any] | msgspec.Struct) -> None:
         """Remove an object; no-op if unknown.
@@ -399,7 +403,17 @@ class Cluster:
         elif isinstance(found, t.Pod):
             self._remove_pod(self.state.pod_info(found))
         elif isinstance(found, STORED):
-            self.state.remove_object(with_namespace(found))
+            self._change(with_namespace(found), None)
+
+    def _change(self, old: Any, new: Any) -> None:
+        """Add or remove a lookup object, and the PodGroup that it is, too."""
+        if new is None:
+            self.state.remove_object(old)
+        else:
+            self.state.put_object(new)
+        before, after = self.state.declared_groups.changed_with(old, new)
+        if before is not after:
+            self._change(before, after)
 
     def _add_pod(self, pod: t.Pod) -> None:
         info = self.state.pod_info(pod)
@@ -414,6 +428,7 @@ class Cluster:
             self.state.remove_pod(info.uid)
             self.state.pending.put(info)
             self.state.nominator.add(info, pod.status.nominated_node_name)
+        self.state.lower_priority(pod)
 
     def _remove_pod(self, info: PodInfo) -> None:
         uid = self._names.remove(info.key)
@@ -450,7 +465,7 @@ class Cluster:
             kind = pod.get("kind") if isinstance(pod, Mapping) else type(pod).__name__
             got = f"a {kind}" if isinstance(pod, Mapping | msgspec.Struct) else described(pod)
             raise ClusterError(f"want a pod (an object, or its namespace/name), got {got}")
-        info = self.state.pod_info(found)
+        info = self.state.pod_info(self.state.declared_groups.pod(found))
         return self.state.placed(info.uid) or info
 
     # -- questions -----------------------------------------------------------------------------------------------------

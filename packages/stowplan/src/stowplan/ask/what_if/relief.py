@@ -29,6 +29,7 @@ from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcom
 from stowplan.kube.api.types import Pod
 from stowplan.kube.api.workloads import PodGroup, PodGroupSpec
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.declared_groups import is_declared
 from stowplan.scheduler.engine.decision.questions import is_interested
 from stowplan.scheduler.engine.groups.group_questions import DomainJudgement
 from stowplan.scheduler.framework.explanations.formatting import count
@@ -290,7 +291,8 @@ class _Relief:
             spec = replace(group.spec, scheduling_policy=replace(policy, gang=gang))
             change = {"kind": "minCount", "value": fitting}
             note = _RECREATE if group.api_version in _IMMUTABLE_GANGS else ""
-            yield from self._with_spec(group, spec, f"lower its minCount to {fitting:,}", change, note)
+            field = "minimum of pods" if is_declared(group) else "minCount"
+            yield from self._with_spec(group, spec, f"lower its {field} to {fitting:,}", change, note)
         if verdict.topology_key:
             spec = replace(group.spec, scheduling_constraints=None)
             change = {"kind": "dropTopology", "key": verdict.topology_key}

@@ -20,6 +20,7 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.columns import settle_allocator
+from stowplan.scheduler.cluster.declared_groups import DeclaredGroups, is_declared
 from stowplan.scheduler.cluster.in_flight import InFlightObjects
 from stowplan.scheduler.cluster.many_pods import attach_all, count_off, count_on
 from stowplan.scheduler.cluster.nominator import Nominator
@@ -51,6 +52,7 @@ class ClusterState(PodsOnNodes):
         super().__init__(emulated_version=emulated_version, counts_claims=counts_claims)
         self.objects = ObjectStore()
         self.group_trees = GroupTrees(self.objects, self.pod_groups, exist=has_group_trees)
+        self.declared_groups = DeclaredGroups(self.objects, self.pod_groups)
         #: The lookup objects, with the pending writes of single-request decisions.
         self.assumed = AssumedObjects(self.objects)
         #: The lookup objects, with the pending writes of decisions that take several requests.
@@ -125,7 +127,8 @@ class ClusterState(PodsOnNodes):
         return [*self.all_but_pods(), *placed, *(info.pod for info in self.pending.values())]
 
     def all_but_pods(self) -> list[Any]:
-        return [*(node for node in self.table.nodes if node is not None), *self.objects.dump()]
+        objects = (obj for obj in self.objects.dump() if not is_declared(obj))
+        return [*(node for node in self.table.nodes if node is not None), *objects]
 
     def sizes(self) -> dict[str, int]:
         """The number of nodes (including unknown ones that have pods), of placed pods, and of assumed pods."""
@@ -304,6 +307,11 @@ class ClusterState(PodsOnNodes):
 
     def remove_object(self, obj: Any) -> None:
         self.objects.remove(obj)
+
+    def lower_priority(self, pod: Pod) -> None:
+        """Let a declared group have the priority of a pod of it, if that is the lowest."""
+        if (group := self.declared_groups.with_priority_of(pod)) is not None:
+            self.objects.put(group)
 
 
 def _on_its_node(info: PodInfo) -> Pod:

@@ -83,7 +83,7 @@ from stowplan.scheduler.engine.inputs import (
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.plugin_inputs import Driver, EffectRecorder, PluginInputs
-from stowplan.scheduler.engine.profiles import Profiles
+from stowplan.scheduler.engine.profiles import Profiles, group_kinds
 from stowplan.scheduler.engine.schedule_one import (
     AttemptTracer,
     DecisionListener,
@@ -143,6 +143,9 @@ class Engine:
         """
         #: Construction arguments besides the configuration.
         self.features, self.random = features, random
+        kinds = group_kinds(config, registry, features)
+        #: Those that scheduling follows: groups of custom resources do not need a gate.
+        self._features = features.with_gates({"GenericWorkload": True}) if kinds else features
         self.settings = settings = settings or EngineSettings()
         # First, as it compares `now` with the meter's clock.
         stopwatch = Stopwatch(meter, now)
@@ -160,6 +163,8 @@ class Engine:
             counts_claims=features.enabled("DRANodeAllocatableResources"),
             has_group_trees=features.gates.get("CompositePodGroup", False),
         )
+        self.state.declared_groups.kinds = kinds
+        self.state.declared_groups.alone = bool(kinds) and not features.enabled("GenericWorkload")
         self.stories = Stories(now=self.now) if settings.stories else NoStories()
         reporter = Reporter()
         #: By name. Empty at first: plugins are built with a handle that activates pods in the queue.
@@ -223,7 +228,7 @@ class Engine:
             statuses=self.statuses,
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
-            gangs=features.enabled("GangScheduling"),
+            gangs=self._features.enabled("GangScheduling"),
             resizes=self.resizes,
         )
         self._dumping = Dumping(
@@ -254,7 +259,7 @@ class Engine:
 
     @property
     def _has_group_entries(self) -> bool:
-        return self.features.emulated_version >= V1_37 and self.features.enabled("GenericWorkload")
+        return self.features.emulated_version >= V1_37 and self._features.enabled("GenericWorkload")
 
     @property
     def _pops_from_backoff(self) -> bool:
@@ -276,7 +281,7 @@ class Engine:
         handle = Handle(
             cluster=self.state,
             profile_name=name,
-            features=self.features,
+            features=self._features,
             random=self.random,
             scheduler=self._for_plugins,
             extenders=extenders,
@@ -299,7 +304,7 @@ class Engine:
 
     def _begin_cycles(self, listener: DecisionListener | None) -> None:
         """Create the parts that handle pods and pod groups."""
-        features, settings = self.features, self.settings
+        features, settings = self._features, self.settings
         context, metrics, stopwatch = self.context, self.metrics, self.context.stopwatch.now
         attempts = None if metrics is None else AttemptMetrics(metrics, now=stopwatch)
         failures = FailureHandler(

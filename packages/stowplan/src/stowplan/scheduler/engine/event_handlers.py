@@ -83,6 +83,7 @@ class EventHandlers:
         self._algorithm = algorithm
         self._statuses = statuses
         self._gangs = gangs
+        self._declared = context.state.declared_groups
         self._resizes = resizes
         #: Whether handling is timed.
         self._timed = durations is not None
@@ -100,11 +101,16 @@ class EventHandlers:
             apply = self._pod
         elif kind is Node:
             apply = self._node
+        of_groups = kind is Pod and bool(self._declared.kinds)
+        if of_groups:
+            changes = [Change(*(pod and self._declared.pod(pod) for pod in (one.old, one.new))) for one in changes]
         for change in changes:
             failed = call(apply, change.old, change.new, check=None, failed=Raised)
             if failed is not None:
                 text, subject = "Failed to process a changed object", change.new or change.old
                 _log.error(failed.cause, text, trace=True, kind=kind.__name__, object=subject)
+            if of_groups and change.new is not None:
+                self._state.lower_priority(change.new)
         if self._outbox.watched_by:
             for change in changes:
                 metadata: Any = (change.new or change.old).metadata  # type: ignore[union-attr]
@@ -168,6 +174,9 @@ class EventHandlers:
             else:
                 self._state.remove_object(old)
         self._notify_timed(old, new, started)
+        before, after = self._declared.changed_with(old, new)
+        if before is not after:
+            self._object(before, after)
 
     def _group(self, old: AnyGroup | None, new: AnyGroup) -> None:
         parent = new.spec.parent_composite_pod_group_name

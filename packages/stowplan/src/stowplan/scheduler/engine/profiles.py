@@ -15,7 +15,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.config import ConfigError, Configuration, FeatureGates, Profile, load_config
+from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.cluster.declared_groups import GroupKind
 from stowplan.scheduler.engine.context import Reporter
 from stowplan.scheduler.extenders.http_extender import configured_extenders
 from stowplan.scheduler.framework.boundary import Raised, call
@@ -34,6 +36,21 @@ class Offer(PlainStruct, frozen=True, kw_only=True):
     #: By name, in the configuration's order; unchanged profiles are the active ones.
     frameworks: Mapping[str, Framework]
     extenders: tuple[Extender, ...]
+
+
+def group_kinds(configuration: Configuration, registry: Registry, features: FeatureGates) -> dict[str, GroupKind]:
+    """The custom resources whose objects are groups of pods, by scheduler name; raises PluginInitError."""
+    found: dict[str, GroupKind] = {}
+    for profile in configuration.profiles:
+        for name in sorted({ref.name for refs in profile.points.values() for ref in refs}):
+            plugin = registry.get(name)
+            kind = None if plugin is None else plugin.group_kind(profile.plugin_args(name))
+            if kind is None:
+                continue
+            if features.emulated_version < V1_37:
+                raise PluginInitError(f"plugin {name}: groups of {kind.kind.resource} need Kubernetes 1.37 or later")
+            found[profile.scheduler_name] = kind
+    return found
 
 
 class Profiles:
@@ -89,6 +106,9 @@ class Profiles:
     def _built(self, given: Mapping[str, Any]) -> Offer:
         plugins = self._registry.declarations
         configuration = load_config(dict(given), plugins=plugins, features=self._features)
+        kinds = [group_kinds(one, self._registry, self._features) for one in (configuration, self.configuration)]
+        if kinds[0] != kinds[1]:
+            raise ConfigError("which custom resources are pod groups can only be changed by a restart")
         same_extenders = configuration.extenders == self.configuration.extenders
         extenders = self._extenders if same_extenders else self._extenders_of(configuration)
         found: dict[str, Framework] = {}

@@ -58,10 +58,13 @@ def watched_kinds(frameworks: Iterable[Framework], *, report: Callable[[str], No
         # A plugin that registers for a custom resource depends on it; events of a built-in kind only requeue pods.
         waiting = names - read.get(kind, set()) if _is_custom(kind) else set()
         needed.setdefault(kind, set()).update(waiting)
+    unread: set[type[ApiStruct]] = set(CORE)
+    if any(framework.handle.cluster.declared_groups.alone for framework in profiles):
+        unread.add(t.PodGroup)
     found = (
         WatchedKind(kind, frozenset(needed.get(kind, ())), frozenset(read.get(kind, ())), sources=sources.get(kind, ()))
         for kind in dict.fromkeys((*needed, *read))
-        if kind not in CORE
+        if kind not in unread
     )
     return (*(WatchedKind(kind) for kind in CORE), *found)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import PluginDeclaration
 from stowplan.scheduler.cluster.arrays import Mask
+from stowplan.scheduler.cluster.declared_groups import GroupKind
 from stowplan.scheduler.cluster.objects import ANY_OBJECT, ObjectDependency
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.framework.batch_state import BatchState
@@ -144,6 +145,15 @@ class Plugin(ABC):
             return None
         found: Explanation = getattr(import_module(module), f"{owner.__name__}Explanation")(inspection, self)
         return found
+
+    @classmethod
+    def group_kind(cls, args: Any) -> GroupKind | None:
+        """A custom resource whose objects are groups to be scheduled as a whole, like PodGroups of the API, if any.
+
+        Called with the arguments of each profile, before plugins are built. Such groups are scheduled without the gate
+        GenericWorkload, too.
+        """
+        return None
 
     def sources(self) -> Collection[Source]:
         """What is measured for the plugin (`stowplan.controllers.Source`).

@@ -17,6 +17,7 @@ from stowplan.kube.api.meta import timestamp
 from stowplan.kube.api.types import PodGroup, PodGroupCondition
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37, KubernetesVersion
+from stowplan.scheduler.cluster.declared_groups import is_declared
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.statuses import MAX_TRIES
@@ -64,6 +65,9 @@ class GroupStatuses:
     def write(self, group: str, status: Status) -> None:
         """Write the outcome of an attempt to the group's condition."""
         found = self._state.objects.get(PodGroup, group)
+        if is_declared(found):
+            # Its own controller writes its status.
+            return
         if found is None:
             _log.error(None, "Pod group not found, its condition is not written", podGroup=group)
             return

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from stowplan.kube.config import FeatureGates
 from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.scheduler.cluster.declared_groups import is_declared
 from stowplan.scheduler.cluster.pod_groups import AnyGroup, not_found
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.cluster.state import ClusterState
@@ -28,7 +29,7 @@ def group_problem(state: ClusterState, group: str, pods: Sequence[PodInfo], feat
         if (name := scheduler_name_of(info.pod)) != first:
             common = "all pods in a single pod group should have the same .spec.schedulerName set, "
             return f'{common}got: "{name}" and "{first}"'
-        if found is not None and (text := _differs(found, info, pods[0], features)):
+        if found is not None and not is_declared(found) and (text := _differs(found, info, pods[0], features)):
             return text
     return ""
 

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config import Profile
+from stowplan.kube.config.configuration import PluginRef
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.declarations import (
     CountsPods,
@@ -50,6 +51,9 @@ from stowplan.scheduler.framework.runtime.registry import Registry
 
 P = TypeVar("P", bound=Plugin)
 
+#: Holds back the pods of a group until there are enough, and decides how many need nodes.
+_GANGS = "GangScheduling"
+
 #: Numbers of plugin arrangements: what a shape caches for one is not valid for another.
 _arrangements = count()
 
@@ -69,6 +73,7 @@ class ProfilePlugins:
         self.plugins: dict[str, Plugin] = {}
         #: Plugins that are currently disabled.
         self.switched_off: frozenset[str] = frozenset()
+        self._refs = profile.points
         try:
             self._build_all(registry)
             self._arrange()
@@ -79,7 +84,11 @@ class ProfilePlugins:
         self.declarations = {name: registry.declarations[name] for name in self.plugins}
 
     def _build_all(self, registry: Registry) -> None:
-        enabled = {ref.name for point in EXTENSION_POINTS for ref in self.profile.points.get(point, ())}
+        enabled = {ref.name for point in EXTENSION_POINTS for ref in self._refs.get(point, ())}
+        if _GANGS not in enabled and self.handle.cluster.declared_groups.kinds.get(self.profile_name) is not None:
+            # It is enabled by a gate, which these groups do not need.
+            self._refs = {**self._refs, "preEnqueue": (*self._refs.get("preEnqueue", ()), PluginRef(_GANGS))}
+            enabled.add(_GANGS)
         for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
             plugin.reads, plugin.hang_guard = trusted_reads(plugin), registry.guards.get(name, plugin.hang_guard)
@@ -89,7 +98,7 @@ class ProfilePlugins:
     def _arrange(self) -> None:
         """Build the lists of enabled plugins, per extension point, in the profile's order."""
         refs = {
-            point: tuple(ref for ref in self.profile.points.get(point, ()) if ref.name not in self.switched_off)
+            point: tuple(ref for ref in self._refs.get(point, ()) if ref.name not in self.switched_off)
             for point in EXTENSION_POINTS
         }
         self.points = {point: tuple(ref.name for ref in of_point) for point, of_point in refs.items()}
