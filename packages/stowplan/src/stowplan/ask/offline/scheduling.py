@@ -117,7 +117,10 @@ class Attempts:
         if not failure.status.rejected and len(self.failures) < _MAX_FAILURES:
             self.failures[failure.message] = None
         known = self.decisions.get(queued.pod.uid)
-        if known is not None and known.node_name:
+        if known is None:
+            # Its group failed before it was its turn.
+            self.decisions[queued.pod.uid] = Decision(queued.pod, status=failure.status)
+        elif known.node_name:
             self.decisions[queued.pod.uid] = replace(known, node_name="", status=failure.status)
 
     def bound(self, attempt: Attempt) -> None:

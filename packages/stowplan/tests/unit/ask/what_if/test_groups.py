@@ -94,6 +94,12 @@ def test_pods_of_a_gang_are_placed_together():
     assert [decision.node_name for decision in cluster.schedule(["t1", "t0"])] == ["n1", "n1"]
 
 
+def test_pods_after_which_a_gang_cannot_be_complete_have_its_reason():
+    objects = [node("n1"), *members(6), a_group("train", gang=4)]
+    decisions = stowplan.Cluster(objects, feature_gates={"GenericWorkload": True}, emulated_version="1.37").schedule()
+    assert decisions[-1].message == "minCount (4) cannot be satisfied: 2 scheduled, 1 remaining"
+
+
 def test_copies_of_a_pod_of_a_gang_join_it_one_by_one():
     found = fit(cluster_of(node("n1"), *members(2), a_group("train", gang=2)), "t0")
     assert found.fits == 0
