@@ -13,13 +13,18 @@ const PAUSE = 2000;
 /** Keeps the plan's counts of devices. */
 export function useDevices(source: Source, plan: PlanModel): void {
   const turn = useVersion(plan, PAUSE);
-  const { answer } = useRequest(
-    async () => (source.can("devices") && plan.nodes.size ? source.devices() : undefined),
-    [source, turn],
-  );
+  // Not by useRequest, whose state would render the view once more.
   useEffect(() => {
-    if (answer) plan.takeDevices(answer);
-  }, [plan, answer]);
+    if (!source.can("devices") || !plan.nodes.size) return;
+    let wanted = true;
+    source.devices().then(
+      (found) => wanted && plan.takeDevices(found),
+      () => {},
+    );
+    return () => {
+      wanted = false;
+    };
+  }, [source, plan, turn]);
 }
 
 const MARKS: Record<DeviceRecord["status"], string> = { free: "□", held: "■", shared: "◪", blocked: "⊘" };

@@ -203,7 +203,7 @@ export class PlanModel {
   }
 
   #holding(pod: PodItem): PodItem {
-    const held = this.#devicesOfPods.get(pod.key);
+    const held = this.#devicesOfPods.size ? this.#devicesOfPods.get(pod.key) : undefined;
     return held ? { ...pod, requests: { ...pod.requests, ...held } } : pod;
   }
 

@@ -58,11 +58,15 @@ export function PlanView({ source, plan, address }: ViewProps) {
     [plan, settings.colour, kinds, plan.loading],
   );
   const matches = useMemo(() => parseSelector(filter), [filter]);
+  // Undefined for all.
   const found = useMemo(
-    () => [...plan.pods.values()].filter((item) => typeof matches === "string" || matches(item.labels)),
+    () =>
+      filter && typeof matches !== "string"
+        ? [...plan.pods.values()].filter((item) => matches(item.labels))
+        : undefined,
     [plan, version, matches],
   );
-  const counts = useMemo(() => colours.counts(found), [found, colours]);
+  const counts = useMemo(() => colours.counts(found ?? plan.pods.values()), [plan, version, found, colours]);
   const shown = useCallback(
     (item: PodItem) =>
       (typeof matches === "string" || matches(item.labels)) &&
@@ -157,7 +161,7 @@ export function PlanView({ source, plan, address }: ViewProps) {
       <p class="sum">
         {sum}
         {source.about.timelines?.[0] && `; at the end of ${source.about.timelines[0]}`}
-        {filter && typeof matches !== "string" && `; ${count(found.length, "pod")} with these labels`}
+        {found && `; ${count(found.length, "pod")} with these labels`}
         {ghost && (
           <button type="button" class="small ghost" onClick={() => set({ ghost: undefined })}>
             Outlined: where {ghost.split("@")[0]} would fit <span aria-hidden="true">✕</span>

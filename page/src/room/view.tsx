@@ -237,10 +237,12 @@ function Shapes({ source, plan }: Pick<ViewProps, "source" | "plan">) {
                   .join(", ")}
               </p>
             )}
-            {room.charts?.map(
-              ({ name, title, caption, chart }) =>
-                chart && <Chart key={title} title={title} caption={caption} chart={chart} file={name ?? title} />,
-            )}
+            <div class="charts">
+              {room.charts?.map(
+                ({ name, title, caption, chart }) =>
+                  chart && <Chart key={title} title={title} caption={caption} chart={chart} file={name ?? title} />,
+              )}
+            </div>
           </>
         )}
       </RequestResult>
