@@ -14,6 +14,7 @@ BENCHMARKS = ROOT / "benchmarks"
 
 #: Not run here: these take seconds on any input.
 SMALL = {
+    "agents": ["--nodes", "6", "--pods", "12", "--only", "survive: one"],
     "client": ["--pods", "20", "--binds", "5"],
     "cycle": ["--nodes", "10", "--pods", "3", "--only", "cycle"],
     "extenders": ["--nodes", "10", "--pods", "5", "--good", "5"],

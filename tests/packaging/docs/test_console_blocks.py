@@ -12,7 +12,7 @@ PAGES = sorted([*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md"
 #: Pages that use examples/: every command that can run there does.
 GUIDES = [
     *("use/start.md", "use/explain.md", "use/what-if-recipes.md", "use/what-if.md", "use/faq.md", "use/simulate.md"),
-    *("run/migrate.md", "extend/port-a-go-plugin.md"),
+    *("use/agents.md", "run/migrate.md", "extend/port-a-go-plugin.md"),
 ]
 #: Programs that pages may name and that tests do not run.
 ELSEWHERE = {

@@ -22,6 +22,7 @@ PLUGINS = {path.stem for path in (EXAMPLES / "plugins").glob("*.py")}
 #: Manifest -> number of pods without a node, including the cluster's.
 MANIFESTS = {"new-service.yaml": 7, "report.yaml": 2, "terminating.yaml": 1}
 SCRIPTS = {
+    "agent.py": (["-f", "shop/cluster.yaml"], "change: drain node node-b1"),
     "capacity_report.py": (["shop/cluster.yaml"], "shop/web-7b748b6c55            2 more  Insufficient cpu"),
     "compare_configurations.py": (["shop/cluster.yaml", "configurations/packing.yaml"], "configurations/packing.yaml"),
     "ci_gate.py": (["shop/cluster.yaml", "shop/report.yaml"], "batch/report would stay pending: 0/9 nodes"),
@@ -91,7 +92,7 @@ def test_pods_of_manifests_can_be_explained(name):
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
-def test_scripts_run(name, monkeypatch, capsys):
+def test_scripts_run(name, monkeypatch, capfd):
     if name == "fields.py":
         verdict = stowplan.Cluster.from_files("shop/cluster.yaml").explain("ml/notebook")
         Path("verdict.json").write_text(json.dumps(verdict.to_dict()))
@@ -101,7 +102,7 @@ def test_scripts_run(name, monkeypatch, capsys):
     ends = pytest.raises(SystemExit, match=r"^1$") if name == "ci_gate.py" else contextlib.nullcontext()
     with ends:
         runpy.run_path(f"scripts/{name}", run_name="__main__")
-    assert expected in capsys.readouterr().out
+    assert expected in capfd.readouterr().out
 
 
 # -- plugins ----------------------------------------------------------------------------------------------------------

@@ -317,8 +317,9 @@ def _page_of(
 ) -> SchedulerPage:
     from stowplan.app.command_line.named_plugins import named_plugins
     from stowplan.app.daemon.web_page import SchedulerPage
-    from stowplan.ask.offline import ClusterError
-    from stowplan.ui.workbench import Workbench, copy_of
+    from stowplan.ask.offline import Cluster, ClusterError
+    from stowplan.ask.offline.arguments import cluster_features
+    from stowplan.ui.workbench import Workbench
 
     def copied() -> Cluster:
         """A copy of the cluster; the scheduler is paused while it is made and queried."""
@@ -328,7 +329,8 @@ def _page_of(
             raise ClusterError(
                 f"{size:,} nodes and pods are too many to try changes beside a scheduler: stowplan ui does"
             )
-        return copy_of(state, configuration, features, named_plugins(plugins))
+        options = cluster_features(features)
+        return Cluster.of_state(state, config=configuration.to_dict(), plugins=named_plugins(plugins), **options)
 
     return SchedulerPage(
         scheduler,

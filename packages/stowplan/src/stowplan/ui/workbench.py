@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -18,7 +18,6 @@ from msgspec.structs import asdict
 
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
-from stowplan.ask.offline.arguments import cluster_features
 from stowplan.ask.rebalance.goals import GOALS, goal_named
 from stowplan.ask.rebalance.moves import Limits
 from stowplan.ask.rebalance.plan_records import RebalanceRecord
@@ -42,12 +41,10 @@ from stowplan.ask.what_if.hypothetical_pods import MOST_REPLICAS
 from stowplan.kube.api.api_errors import BadRequest, MethodNotAllowed
 from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.yaml_text import HostileYamlError, first_value, to_yaml
-from stowplan.kube.config import ConfigError, Configuration, FeatureGates
+from stowplan.kube.config import ConfigError, Configuration
 from stowplan.kube.config.plugins import set_score_weight
 from stowplan.kube.structs import PlainStruct
 from stowplan.net.serving.requests.messages import JSON, Request, Response
-from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.inspection.records import encoded
 from stowplan.ui.plan import Plan, difference, plan_of
 from stowplan.ui.plan_messages import DeltaMessage, delta
@@ -119,14 +116,6 @@ class WorkbenchRecord(WhatIfRecord, frozen=True, kw_only=True):
     manifests: str
     config: str
     rebalance: RebalanceRecord | None = None
-
-
-def copy_of(
-    state: ClusterState, configuration: Configuration, features: FeatureGates, plugins: Sequence[type[Plugin]]
-) -> Cluster:
-    """A cluster to try changes on that decides as the scheduler with this state."""
-    options = cluster_features(features)
-    return Cluster.of_state(state, config=configuration.to_dict(), plugins=plugins, **options)
 
 
 class Workbench(PlainStruct):
