@@ -17,14 +17,7 @@ from stowplan.kube.kubernetes_versions import KubernetesVersion
 from stowplan.net.serving.requests.forms import Form
 from stowplan.net.serving.requests.health import Check, HealthChecks, check_answer
 from stowplan.net.serving.requests.messages import JSON, Page, Query, Response
-from stowplan_cluster.apiserver.discovery import (
-    AGGREGATED_GROUP,
-    AGGREGATED_KIND,
-    Discovery,
-    Document,
-    etag_of,
-    groups_of,
-)
+from stowplan_cluster.apiserver import discovery
 from stowplan_cluster.apiserver.objects import JsonObject
 from stowplan_cluster.apiserver.registry import Registry
 from stowplan_cluster.apiserver.schema import openapi
@@ -51,7 +44,7 @@ class Pages:
         """`checks` are those of /readyz; /livez and /healthz pass if the server responds."""
         self._registry = registry
         self._metrics = metrics
-        self._discovery = Discovery(registry.catalogue)
+        self._discovery = discovery.Discovery(registry.catalogue)
         ready = {name: _failure(check) for name, check in checks.items()}
         self._checks: dict[str, dict[str, Check]] = {
             "healthz": {"ping": _passes},
@@ -98,7 +91,7 @@ class Pages:
     def _index(self, rest: str, query: Query, accept: str) -> Answer:
         if rest:
             raise no_such_page()
-        groups = groups_of(self._registry.catalogue)
+        groups = discovery.groups_of(self._registry.catalogue)
         paths = ["/api", "/api/v1", "/apis"]
         for group, versions in groups.items():
             if group:
@@ -154,11 +147,11 @@ class Pages:
         found = self._discovery.aggregated(core=core, version=accepted.version)
         if found is None:
             return None
-        content_type = f"{JSON};g={AGGREGATED_GROUP};v={accepted.version};as={AGGREGATED_KIND}"
+        content_type = f"{JSON};g={discovery.AGGREGATED_GROUP};v={accepted.version};as={discovery.AGGREGATED_KIND}"
         headers = (("ETag", found.etag), ("Vary", "Accept"), ("Cache-Control", "public"))
         return Answer((found.body,), 200, content_type, headers)
 
-    def _plain(self, found: Document | None, accept: str) -> Answer:
+    def _plain(self, found: discovery.Document | None, accept: str) -> Answer:
         if found is None:
             raise no_such_page()
         accepted = negotiation.negotiate(accept, "plain")
@@ -221,7 +214,7 @@ class Pages:
 
 
 def _cacheable(body: bytes, content_type: str = JSON) -> Answer:
-    return Answer((body,), 200, content_type, (("ETag", etag_of(body)), ("Vary", "Accept")))
+    return Answer((body,), 200, content_type, (("ETag", discovery.etag_of(body)), ("Vary", "Accept")))
 
 
 def _hashed(answer: Answer, path: str, query: Query) -> Answer:

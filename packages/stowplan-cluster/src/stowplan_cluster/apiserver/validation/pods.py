@@ -13,7 +13,7 @@ from stowplan.kube.api.meta import MAX_INT32
 from stowplan.kube.api.pod import DELETION_COST
 from stowplan.kube.api.quantity import format_quantity, parse_quantity
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation import names, placement
 from stowplan_cluster.apiserver.validation.containers import (
     PodContext,
     check_containers,
@@ -23,13 +23,6 @@ from stowplan_cluster.apiserver.validation.containers import (
 from stowplan_cluster.apiserver.validation.field_errors import Errors, between, byte_length
 from stowplan_cluster.apiserver.validation.metadata import check_annotations
 from stowplan_cluster.apiserver.validation.names import check_ip
-from stowplan_cluster.apiserver.validation.placement import (
-    check_affinity,
-    check_scheduling_gates,
-    check_scheduling_group,
-    check_spreading,
-    check_tolerations,
-)
 from stowplan_cluster.apiserver.validation.resources import (
     check_container_resource_name,
     check_pod_resource_name,
@@ -247,15 +240,15 @@ def _check_placement(errors: Errors, path: str, spec: JsonObject) -> None:
     if labels := spec.get("nodeSelector"):
         check_labels(errors, f"{path}.nodeSelector", labels)
     if affinity := spec.get("affinity"):
-        check_affinity(errors, f"{path}.affinity", affinity)
+        placement.check_affinity(errors, f"{path}.affinity", affinity)
     if gates := spec.get("schedulingGates"):
-        check_scheduling_gates(errors, f"{path}.schedulingGates", gates)
+        placement.check_scheduling_gates(errors, f"{path}.schedulingGates", gates)
     if constraints := spec.get("topologySpreadConstraints"):
-        check_spreading(errors, f"{path}.topologySpreadConstraints", constraints)
+        placement.check_spreading(errors, f"{path}.topologySpreadConstraints", constraints)
     if tolerations := spec.get("tolerations"):
-        check_tolerations(errors, f"{path}.tolerations", tolerations)
+        placement.check_tolerations(errors, f"{path}.tolerations", tolerations)
     if (group := spec.get("schedulingGroup")) is not None:
-        check_scheduling_group(errors, f"{path}.schedulingGroup", group)
+        placement.check_scheduling_group(errors, f"{path}.schedulingGroup", group)
     if overhead := spec.get("overhead"):
         check_requirements(
             errors,

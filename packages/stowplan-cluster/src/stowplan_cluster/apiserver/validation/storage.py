@@ -11,7 +11,7 @@ from stowplan.kube.api.labels import is_qualified_name_errors
 from stowplan.kube.api.quantity import parse_quantity
 from stowplan.kube.api.quantity import value as whole
 from stowplan_cluster.apiserver.objects import JsonObject
-from stowplan_cluster.apiserver.validation import names
+from stowplan_cluster.apiserver.validation import names, volumes
 from stowplan_cluster.apiserver.validation.claims import VOLUME_MODES, check_access_modes, check_class_name
 from stowplan_cluster.apiserver.validation.field_errors import (
     IMMUTABLE,
@@ -23,14 +23,6 @@ from stowplan_cluster.apiserver.validation.field_errors import (
 )
 from stowplan_cluster.apiserver.validation.resources import check_not_negative_quantity
 from stowplan_cluster.apiserver.validation.selectors import check_label_key, check_label_selector, check_node_selector
-from stowplan_cluster.apiserver.validation.volumes import (
-    SIMPLE_SOURCES,
-    check_csi_driver_name,
-    check_host_path,
-    check_local,
-    check_nfs,
-    check_one_source,
-)
 
 # Validate PersistentVolumes: exactly one source, capacity, node affinity.
 #
@@ -53,7 +45,7 @@ _GA_LABELS = {
 
 
 def _check_csi(errors: Errors, path: str, source: JsonObject) -> None:
-    check_csi_driver_name(errors, f"{path}.driver", source.get("driver", ""))
+    volumes.check_csi_driver_name(errors, f"{path}.driver", source.get("driver", ""))
     if not source.get("volumeHandle"):
         errors.required(f"{path}.volumeHandle")
     for name in _SECRETS:
@@ -70,10 +62,10 @@ def _check_secret(errors: Errors, path: str, secret: JsonObject) -> None:
 
 
 _SOURCES = {
-    "hostPath": check_host_path,
-    **SIMPLE_SOURCES,
-    "nfs": check_nfs,
-    "local": check_local,
+    "hostPath": volumes.check_host_path,
+    **volumes.SIMPLE_SOURCES,
+    "nfs": volumes.check_nfs,
+    "local": volumes.check_local,
     "csi": _check_csi,
 }
 
@@ -95,7 +87,7 @@ def check_volume_spec(errors: Errors, path: str, spec: JsonObject, *, inline: bo
         policy = spec.get("persistentVolumeReclaimPolicy") or None
         errors.check_supported(f"{path}.persistentVolumeReclaimPolicy", policy, _RECLAIM_POLICIES)
         _check_node_affinity(errors, f"{path}.nodeAffinity", spec.get("nodeAffinity"))
-    source = check_one_source(errors, path, spec, _SOURCES)
+    source = volumes.check_one_source(errors, path, spec, _SOURCES)
     if source == "local" and spec.get("nodeAffinity") is None:
         errors.required(f"{path}.nodeAffinity", "Local volume requires node affinity")
     _check_recycling(errors, path, spec)
@@ -276,7 +268,7 @@ def check_csi_node(errors: Errors, node: JsonObject) -> None:
     seen: set[str] = set()
     for index, driver in enumerate((node.get("spec") or {}).get("drivers") or ()):
         at, name, node_id = f"spec.drivers[{index}]", driver.get("name", ""), driver.get("nodeID", "")
-        check_csi_driver_name(errors, f"{at}.name", name)
+        volumes.check_csi_driver_name(errors, f"{at}.name", name)
         if not node_id:
             errors.required(f"{at}.nodeID")
         if byte_length(node_id) > _MAX_NODE_ID:
@@ -351,7 +343,7 @@ def check_capacity_update(errors: Errors, capacity: JsonObject, old: JsonObject,
 
 def check_attachment(errors: Errors, attachment: JsonObject) -> None:
     spec = attachment.get("spec") or {}
-    check_csi_driver_name(errors, "spec.attacher", spec.get("attacher", ""))
+    volumes.check_csi_driver_name(errors, "spec.attacher", spec.get("attacher", ""))
     _check_attached(errors, "spec.source", spec.get("source") or {})
     node = spec.get("nodeName", "")
     errors.check_texts("spec.nodeName", node, names.dns_subdomain(node))

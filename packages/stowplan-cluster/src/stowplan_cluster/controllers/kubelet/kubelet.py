@@ -52,19 +52,7 @@ from stowplan_cluster.controllers.kubelet.kubelet_hosts import (
     containers_of,
 )
 from stowplan_cluster.controllers.pods_by_node import NODES, NodeKey, node_of
-from stowplan_cluster.reconcile.kubelet import (
-    ALWAYS,
-    AT_ONCE,
-    EXIT_CODE_KILLED,
-    NO_BACK_OFF,
-    BackOff,
-    Containers,
-    ends_after_exit,
-    ends_after_outage,
-    exit_code_of_stopping,
-    renewal_interval,
-    seconds_to_stop,
-)
+from stowplan_cluster.reconcile import kubelet
 from stowplan_cluster.reconcile.pods import PODS
 
 DEADLINE_EXCEEDED = "DeadlineExceeded"
@@ -74,7 +62,7 @@ _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadli
 class Kubelet:
     """Keys are nodes and bound pods."""
 
-    def __init__(self, registry: Registry, containers: Containers = AT_ONCE) -> None:
+    def __init__(self, registry: Registry, containers: kubelet.Containers = kubelet.AT_ONCE) -> None:
         """`containers`: how those of pods without annotations behave."""
         self.name = "kubelet"
         self.watches = (NODES, PODS)
@@ -88,7 +76,7 @@ class Kubelet:
         #: When pods were deleted.
         self._deleted: dict[str, float] = {}
         #: Of pods whose containers were restarted.
-        self._back_offs: dict[str, BackOff] = {}
+        self._back_offs: dict[str, kubelet.BackOff] = {}
         #: When each node's lease is due for renewal.
         self._renewals: dict[str, float] = {}
 
@@ -123,7 +111,7 @@ class Kubelet:
         due = self._renewals.get(name)
         if due is None or due <= now:
             self._renew_lease(obj, now)
-            due = self._renewals[name] = now + renewal_interval(name, first=due is None)
+            due = self._renewals[name] = now + kubelet.renewal_interval(name, first=due is None)
         return due - now
 
     def _renew_lease(self, node: JsonObject, now: float) -> None:
@@ -161,7 +149,7 @@ class Kubelet:
         after = self._progress(stored, pod, host, containers)
         return min((seconds for seconds in (deadline, after) if seconds is not None), default=None)
 
-    def _accept(self, stored: Stored, pod: JsonObject, host: Host, containers: Containers) -> None:
+    def _accept(self, stored: Stored, pod: JsonObject, host: Host, containers: kubelet.Containers) -> None:
         now = self._now
         name = node_of(stored)
         typed = decode_json(stored.data, Pod)
@@ -183,7 +171,7 @@ class Kubelet:
         self._write(pod)
         self._events.record(pod, WARNING, refusal.reason, refusal.message)
 
-    def _progress(self, stored: Stored, pod: JsonObject, host: Host, containers: Containers) -> float | None:
+    def _progress(self, stored: Stored, pod: JsonObject, host: Host, containers: kubelet.Containers) -> float | None:
         """Do what is due for an accepted pod; return the seconds until its next step."""
         state = kubelet_status.state_of(pod)
         if "running" in state:
@@ -224,9 +212,9 @@ class Kubelet:
         if pod["status"] != stored.to_dict()["status"]:
             self._registry.replace(self._registry.of_storage(PODS), pod)
 
-    def _exit(self, pod: JsonObject, containers: Containers) -> None:
+    def _exit(self, pod: JsonObject, containers: kubelet.Containers) -> None:
         code = containers.exit_code
-        if ends_after_exit(_restart_policy(pod), exit_code=code):
+        if kubelet.ends_after_exit(_restart_policy(pod), exit_code=code):
             kubelet_status.end(pod, exit_code=code, now=self._now)
         elif seconds := self._back_off(pod).after_run(self._registry.clock()):
             kubelet_status.back_off(pod, exit_code=code, seconds=seconds, now=self._now)
@@ -234,18 +222,18 @@ class Kubelet:
             self._restart(pod, containers, self._registry.clock())
         self._write(pod)
 
-    def _restart(self, pod: JsonObject, containers: Containers, ended: float) -> None:
+    def _restart(self, pod: JsonObject, containers: kubelet.Containers, ended: float) -> None:
         kubelet_status.restart(pod, exit_code=containers.exit_code, now=self._now)
         self._back_offs[pod["metadata"]["uid"]] = self._back_off(pod).restarted(ended, self._registry.clock())
 
-    def _back_off(self, pod: JsonObject) -> BackOff:
-        return self._back_offs.get(pod["metadata"]["uid"], NO_BACK_OFF)
+    def _back_off(self, pod: JsonObject) -> kubelet.BackOff:
+        return self._back_offs.get(pod["metadata"]["uid"], kubelet.NO_BACK_OFF)
 
-    def _go_on_after_outage(self, pod: JsonObject, containers: Containers) -> None:
+    def _go_on_after_outage(self, pod: JsonObject, containers: kubelet.Containers) -> None:
         """The containers were lost with the node, which is back."""
         self._back_offs.pop(pod["metadata"]["uid"], None)
-        if ends_after_outage(_restart_policy(pod)):
-            kubelet_status.end(pod, exit_code=EXIT_CODE_KILLED, now=self._now)
+        if kubelet.ends_after_outage(_restart_policy(pod)):
+            kubelet_status.end(pod, exit_code=kubelet.EXIT_CODE_KILLED, now=self._now)
         else:
             kubelet_status.lose(pod, now=self._now)
         self._write(pod)
@@ -259,7 +247,7 @@ class Kubelet:
     def _exceed_deadline(self, pod: JsonObject) -> None:
         kubelet_status.end(
             pod,
-            exit_code=EXIT_CODE_KILLED,
+            exit_code=kubelet.EXIT_CODE_KILLED,
             now=self._now,
             reason=DEADLINE_EXCEEDED,
             message=_DEADLINE_MESSAGE,
@@ -267,18 +255,18 @@ class Kubelet:
         self._write(pod)
         self._events.record(pod, NORMAL, DEADLINE_EXCEEDED, _DEADLINE_MESSAGE)
 
-    def _stop(self, pod: JsonObject, containers: Containers) -> float | None:
+    def _stop(self, pod: JsonObject, containers: kubelet.Containers) -> float | None:
         metadata, status = pod["metadata"], pod["status"]
         grace = metadata.get("deletionGracePeriodSeconds") or 0
         # Timestamps have whole seconds.
         begin = parse_timestamp(metadata["deletionTimestamp"]) - grace
         begin = self._deleted.setdefault(metadata["uid"], min(begin + 1.0, self._registry.clock()))
-        left = begin + seconds_to_stop(containers, grace) - self._registry.clock()
+        left = begin + kubelet.seconds_to_stop(containers, grace) - self._registry.clock()
         run = self._seconds_of_run(pod, containers)
         if min(left, run) > 0 and metadata["uid"] not in self._hosts.lost:
             return min(left, run)
         if status.get("phase") not in FINISHED and kubelet_status.is_sound(pod):
-            code = exit_code_of_stopping(containers, _restart_policy(pod), grace)
+            code = kubelet.exit_code_of_stopping(containers, _restart_policy(pod), grace)
             kubelet_status.end(pod, exit_code=containers.exit_code if run < left else code, now=self._now)
             self._write(pod)
         if grace:
@@ -291,7 +279,7 @@ class Kubelet:
                 return None
         return None
 
-    def _seconds_of_run(self, pod: JsonObject, containers: Containers) -> float:
+    def _seconds_of_run(self, pod: JsonObject, containers: kubelet.Containers) -> float:
         """Until running containers exit by themselves."""
         if pod["status"].get("phase") in FINISHED or not kubelet_status.is_sound(pod):
             return inf
@@ -321,7 +309,7 @@ class Kubelet:
         known = self._since.get(pod["metadata"]["uid"])
         return known or (parse_timestamp(since) if since else self._registry.clock())
 
-    def _containers(self, pod: JsonObject) -> Containers:
+    def _containers(self, pod: JsonObject) -> kubelet.Containers:
         try:
             return containers_of(pod, self._default)
         except InvalidAnnotation as error:
@@ -330,4 +318,4 @@ class Kubelet:
 
 
 def _restart_policy(pod: JsonObject) -> str:
-    return str(pod["spec"].get("restartPolicy", ALWAYS))
+    return str(pod["spec"].get("restartPolicy", kubelet.ALWAYS))

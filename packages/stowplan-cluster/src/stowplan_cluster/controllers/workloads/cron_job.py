@@ -17,17 +17,7 @@ from stowplan_cluster.apiserver.store import Event, Stored
 from stowplan_cluster.controllers.client import WARNING, ControllerClient
 from stowplan_cluster.controllers.workloads.ownership import owner_reference
 from stowplan_cluster.controllers.workloads.pod_templates import subject_of
-from stowplan_cluster.reconcile.cron_jobs import (
-    SCHEDULED,
-    Active,
-    Child,
-    History,
-    Step,
-    job_name,
-    next_step,
-    scheduled_text,
-    started_now,
-)
+from stowplan_cluster.reconcile import cron_jobs
 from stowplan_cluster.reconcile.jobs import COMPLETE, JOB_FAILED
 from stowplan_cluster.reconcile.views import CRON_JOBS, JOBS, CronJob, Job, Key
 
@@ -59,11 +49,11 @@ class CronJobController:
         jobs = [JOBS.decode(one) for one in self._client.store.dependents(key.uid) if one.resource == JOBS.storage]
         children = [_child(job) for job in jobs if _is_child(job, key.uid)]
         created = seconds_of(cron.metadata.creation_timestamp)
-        step = next_step(cron, created, _history(cron), children, self._client.now)
+        step = cron_jobs.next_step(cron, created, _history(cron), children, self._client.now)
         self._carry_out(stored, cron, step)
         return step.after
 
-    def _carry_out(self, stored: Stored, cron: CronJob, step: Step) -> None:
+    def _carry_out(self, stored: Stored, cron: CronJob, step: cron_jobs.Step) -> None:
         for event in step.events:
             self._client.events.record(subject_of(cron), *event)
         for job in step.delete:
@@ -71,7 +61,7 @@ class CronJobController:
         history, error = step.history, None
         if step.scheduled is not None:
             try:
-                history = started_now(step, self._create(cron, step.scheduled))
+                history = cron_jobs.started_now(step, self._create(cron, step.scheduled))
             except ApiError as problem:
                 error = problem
                 self._client.events.record(subject_of(cron), WARNING, "FailedCreate", f"Error creating job: {error}")
@@ -79,14 +69,17 @@ class CronJobController:
         if error is not None:
             raise error
 
-    def _create(self, cron: CronJob, scheduled: float) -> Active:
-        template, name = cron.spec.job_template, job_name(cron.metadata.name, scheduled)
+    def _create(self, cron: CronJob, scheduled: float) -> cron_jobs.Active:
+        template, name = cron.spec.job_template, cron_jobs.job_name(cron.metadata.name, scheduled)
         given = template.get("metadata") or {}
         metadata = {
             "name": name,
             "namespace": cron.metadata.namespace,
             "labels": dict(given.get("labels") or {}),
-            "annotations": {**(given.get("annotations") or {}), SCHEDULED: scheduled_text(cron, scheduled)},
+            "annotations": {
+                **(given.get("annotations") or {}),
+                cron_jobs.SCHEDULED: cron_jobs.scheduled_text(cron, scheduled),
+            },
             "ownerReferences": [owner_reference(cron)],
         }
         job = {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "metadata": metadata}
@@ -100,7 +93,7 @@ class CronJobController:
             created = found
         else:
             self._client.events.record(subject_of(cron), "Normal", "SuccessfulCreate", f"Created job {name}")
-        return Active(created.name, created.uid)
+        return cron_jobs.Active(created.name, created.uid)
 
 
 def _is_child(job: Job, uid: str) -> bool:
@@ -108,10 +101,10 @@ def _is_child(job: Job, uid: str) -> bool:
     return owner is not None and owner.uid == uid
 
 
-def _child(job: Job) -> Child:
+def _child(job: Job) -> cron_jobs.Child:
     outcome = next((type_ for type_ in (COMPLETE, JOB_FAILED) if is_true(job.status, type_)), "")
     started, completed = job.status.get("startTime"), job.status.get("completionTime")
-    return Child(
+    return cron_jobs.Child(
         name=job.metadata.name,
         uid=job.metadata.uid,
         started=seconds_of(started) if started else None,
@@ -120,17 +113,17 @@ def _child(job: Job) -> Child:
     )
 
 
-def _history(cron: CronJob) -> History:
+def _history(cron: CronJob) -> cron_jobs.History:
     status = cron.status
     last, success = status.get("lastScheduleTime"), status.get("lastSuccessfulTime")
-    return History(
-        active=tuple(Active(one.get("name", ""), one.get("uid", "")) for one in status.get("active") or ()),
+    return cron_jobs.History(
+        active=tuple(cron_jobs.Active(one.get("name", ""), one.get("uid", "")) for one in status.get("active") or ()),
         last_schedule=seconds_of(last) if last else None,
         last_success=seconds_of(success) if success else None,
     )
 
 
-def _status(stored: Stored, history: History) -> JsonObject:
+def _status(stored: Stored, history: cron_jobs.History) -> JsonObject:
     status: JsonObject = {
         "active": [
             {"apiVersion": JOBS.api_version, "kind": JOBS.kind, "namespace": stored.namespace, **one._asdict()}

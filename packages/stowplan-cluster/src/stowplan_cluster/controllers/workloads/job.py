@@ -26,27 +26,7 @@ from stowplan_cluster.controllers.workloads.pod_templates import (
     new_pod,
     subject_of,
 )
-from stowplan_cluster.reconcile.jobs import (
-    COMPLETE,
-    COMPLETION_INDEX,
-    FINAL,
-    INDEXED,
-    JOB_FAILED,
-    NO_FAILURES,
-    Ended,
-    Failures,
-    Indexes,
-    Pods,
-    Progress,
-    Step,
-    Verdict,
-    counts_when_terminating,
-    events_of,
-    format_indexes,
-    index_of,
-    next_step,
-    parse_indexes,
-)
+from stowplan_cluster.reconcile import jobs
 from stowplan_cluster.reconcile.pods import FAILED, PODS, SUCCEEDED, Pod, decode_pod, finished_at
 from stowplan_cluster.reconcile.views import JOBS, Job, Key
 
@@ -61,12 +41,12 @@ def give_index(pod: JsonObject, job: str, index: int) -> None:
     suffix = f"-{index}-"
     metadata["generateName"] = f"{job[: _MAX_GENERATE_NAME - len(suffix)]}{suffix}"
     for field in ("labels", "annotations"):
-        metadata[field] = {**(metadata.get(field) or {}), COMPLETION_INDEX: str(index)}
+        metadata[field] = {**(metadata.get(field) or {}), jobs.COMPLETION_INDEX: str(index)}
     spec["hostname"] = f"{job}-{index}"
     for container in [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]:
         variables = container.get("env") or []
         if all(variable.get("name") != INDEX_VARIABLE for variable in variables):
-            source = {"fieldRef": {"fieldPath": f"metadata.labels['{COMPLETION_INDEX}']"}}
+            source = {"fieldRef": {"fieldPath": f"metadata.labels['{jobs.COMPLETION_INDEX}']"}}
             container["env"] = [*variables, {"name": INDEX_VARIABLE, "valueFrom": source}]
 
 
@@ -82,7 +62,7 @@ _KEPT = ("ready", "terminating", "uncountedTerminatedPods")
 
 
 def is_finished(job: Job) -> bool:
-    return is_true(job.status, COMPLETE) or is_true(job.status, JOB_FAILED)
+    return is_true(job.status, jobs.COMPLETE) or is_true(job.status, jobs.JOB_FAILED)
 
 
 class _FormerPod(NamedTuple):
@@ -98,7 +78,7 @@ class JobController:
         self.watches = (JOBS.storage, PODS)
         self._client = ControllerClient(registry, "job-controller")
         self._pods: Ownership[Job, Pod] = Ownership(self._client, JOBS, PODS, decode_pod, finalizer=TRACKING)
-        self._failures: dict[Key, Failures] = {}
+        self._failures: dict[Key, jobs.Failures] = {}
 
     def keys_of(self, event: Event) -> Sequence[Hashable]:
         keys: Sequence[Hashable] = self._pods.keys_of(event)
@@ -147,17 +127,17 @@ class _Sync:
         self._status: JsonObject = dict(job.status)
         self._status["conditions"] = [dict(one) for one in job.status.get("conditions") or ()]
         self._completions = job.spec.completions or 0
-        self._indexed = job.spec.completion_mode == INDEXED
-        self._decided = next((type_ for type_ in FINAL if is_true(job.status, type_)), None)
+        self._indexed = job.spec.completion_mode == jobs.INDEXED
+        self._decided = next((type_ for type_ in jobs.FINAL if is_true(job.status, type_)), None)
         self._active = [pod for pod in pods if pod.active]
         self._fresh = [pod for pod in pods if TRACKING in pod.metadata.finalizers]
         self._ended = [pod for pod in self._fresh if pod.phase == SUCCEEDED or self._has_failed(pod)]
         self._terminating = sum(1 for pod in pods if pod.terminating and not pod.finished)
 
-    def run(self, failures: dict[Key, Failures]) -> float | None:
-        before = self._progress(failures.get(self._job.key, NO_FAILURES))
+    def run(self, failures: dict[Key, jobs.Failures]) -> float | None:
+        before = self._progress(failures.get(self._job.key, jobs.NO_FAILURES))
         pods = self._seen()
-        step = next_step(self._job, before, pods, self._client.now, most=BURST)
+        step = jobs.next_step(self._job, before, pods, self._client.now, most=BURST)
         error = self._carry_out(step)
         self._write_status(before, step, pods.indexes)
         failures[self._job.key] = step.progress.failures
@@ -174,14 +154,14 @@ class _Sync:
 
     # What there is
 
-    def _progress(self, failures: Failures) -> Progress:
+    def _progress(self, failures: jobs.Failures) -> jobs.Progress:
         status = self._status
         started, suspended = status.get("startTime"), condition_of(status, SUSPENDED)
         verdict = None
         if self._decided is not None:
             condition = condition_of(status, self._decided) or {}
-            verdict = Verdict(self._decided, condition.get("reason", ""), condition.get("message", ""))
-        return Progress(
+            verdict = jobs.Verdict(self._decided, condition.get("reason", ""), condition.get("message", ""))
+        return jobs.Progress(
             succeeded=status.get("succeeded", 0),
             failed=status.get("failed", 0),
             started=seconds_of(started) if started else None,
@@ -190,37 +170,39 @@ class _Sync:
             failures=failures,
         )
 
-    def _seen(self) -> Pods:
+    def _seen(self) -> jobs.Pods:
         indexes, strays = self._indexes() if self._indexed else (None, 0)
-        return Pods(
+        return jobs.Pods(
             active=len(self._active),
             terminating=self._terminating,
-            ended=[Ended(pod.phase == SUCCEEDED, finished_at(pod), self._index_of(pod)) for pod in self._ended],
+            ended=[jobs.Ended(pod.phase == SUCCEEDED, finished_at(pod), self._index_of(pod)) for pod in self._ended],
             restarts=sum(pod.restarts for pod in self._pods if pod.phase in ("Running", "Pending")),
             list_active=lambda: self._active,
             indexes=indexes,
             strays=strays,
         )
 
-    def _indexes(self) -> tuple[Indexes, int]:
+    def _indexes(self) -> tuple[jobs.Indexes, int]:
         used = {self._index_of(pod) for pod in self._active} - {None}
         strays = len(self._active) - len(used)
         if self._job.spec.pod_replacement_policy == FAILED:
             used |= {self._index_of(pod) for pod in self._pods if pod.terminating and not pod.finished}
-        completed = parse_indexes(self._status.get("completedIndexes", ""), self._completions)
-        return Indexes(self._completions, completed, (index for index in used if index is not None)), strays
+        completed = jobs.parse_indexes(self._status.get("completedIndexes", ""), self._completions)
+        return jobs.Indexes(self._completions, completed, (index for index in used if index is not None)), strays
 
     def _index_of(self, pod: Pod) -> int | None:
-        return index_of(pod, self._completions) if self._indexed else None
+        return jobs.index_of(pod, self._completions) if self._indexed else None
 
     def _has_failed(self, pod: Pod) -> bool:
         if pod.phase == FAILED:
             return True
-        return pod.terminating and pod.phase != SUCCEEDED and counts_when_terminating(self._job.spec, self._decided)
+        return (
+            pod.terminating and pod.phase != SUCCEEDED and jobs.counts_when_terminating(self._job.spec, self._decided)
+        )
 
     # Pods
 
-    def _carry_out(self, step: Step) -> ApiError | None:
+    def _carry_out(self, step: jobs.Step) -> ApiError | None:
         """Delete and create pods; return what went wrong."""
         try:
             for pod in step.delete:
@@ -233,7 +215,7 @@ class _Sync:
             return error
         return None
 
-    def _new_pods(self, step: Step) -> Iterator[JsonObject]:
+    def _new_pods(self, step: jobs.Step) -> Iterator[JsonObject]:
         if not self._indexed:
             for _ in range(step.create):
                 yield self._new_pod()
@@ -255,13 +237,13 @@ class _Sync:
 
     # The status
 
-    def _write_status(self, before: Progress, step: Step, indexes: Indexes | None) -> None:
+    def _write_status(self, before: jobs.Progress, step: jobs.Step, indexes: jobs.Indexes | None) -> None:
         status, progress = self._status, step.progress
         if indexes is not None:
-            status["completedIndexes"] = format_indexes(indexes.completed)
+            status["completedIndexes"] = jobs.format_indexes(indexes.completed)
         status["startTime"] = None if progress.started is None else timestamp(progress.started)
         self._set_conditions(before, step)
-        if step.finished and is_true(status, COMPLETE):
+        if step.finished and is_true(status, jobs.COMPLETE):
             status["completionTime"] = self._client.timestamp
         status |= {
             "succeeded": progress.succeeded,
@@ -275,7 +257,7 @@ class _Sync:
         self._client.update_status(self._stored, status, kept=_KEPT)
         self._record(before, step)
 
-    def _set_conditions(self, before: Progress, step: Step) -> None:
+    def _set_conditions(self, before: jobs.Progress, step: jobs.Step) -> None:
         progress, verdict = step.progress, step.progress.verdict
         if progress.suspended != before.suspended:
             what = "suspended" if progress.suspended else "resumed"
@@ -284,15 +266,15 @@ class _Sync:
             if self._decided is None:
                 self._set_condition(*verdict)
             if step.finished:
-                self._set_condition(FINAL[verdict.type], verdict.reason, verdict.message)
+                self._set_condition(jobs.FINAL[verdict.type], verdict.reason, verdict.message)
 
     def _set_condition(self, type_: str, reason: str, message: str, *, status: str = "True") -> None:
         now = self._client.timestamp
         condition = {"type": type_, "status": status, "lastProbeTime": now, "reason": reason, "message": message}
         set_condition(self._status, condition, now=now)
 
-    def _record(self, before: Progress, step: Step) -> None:
-        for event in events_of(self._job, before, step):
+    def _record(self, before: jobs.Progress, step: jobs.Step) -> None:
+        for event in jobs.events_of(self._job, before, step):
             self._client.events.record(subject_of(self._job), *event)
 
 
@@ -321,6 +303,6 @@ class TTLAfterFinishedController:
 
 
 def _finished_at(job: Job) -> float:
-    type_ = COMPLETE if is_true(job.status, COMPLETE) else JOB_FAILED
+    type_ = jobs.COMPLETE if is_true(job.status, jobs.COMPLETE) else jobs.JOB_FAILED
     condition = condition_of(job.status, type_) or {}
     return seconds_of(condition.get("lastTransitionTime"))

@@ -11,16 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from stowplan.kube.api.budgets import (
-    BudgetPod,
-    BudgetPods,
-    ScaleError,
-    SeveralBudgetsError,
-    budget_status,
-    budget_to_charge,
-    expected_pods,
-    replicas_of,
-)
+from stowplan.kube.api import budgets
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import OwnerReference, controller_of
 from stowplan.kube.api.pod import Pod
@@ -40,7 +31,7 @@ class _Budget:
         self.name = budget.metadata.name
         self.namespace = budget.metadata.namespace
         self.spec: PodDisruptionBudgetSpec = budget.spec
-        self.pods = BudgetPods()
+        self.pods = budgets.BudgetPods()
         self._selector = selector
         self._controllers = controllers
 
@@ -50,10 +41,10 @@ class _Budget:
     @property
     def status(self) -> PodDisruptionBudgetStatus:
         try:
-            expected = expected_pods(self.spec, self.pods, self._scale_of)
-        except ScaleError:
+            expected = budgets.expected_pods(self.spec, self.pods, self._scale_of)
+        except budgets.ScaleError:
             return PodDisruptionBudgetStatus()
-        return budget_status(self.spec, expected=expected, healthy=self.pods.healthy)
+        return budgets.budget_status(self.spec, expected=expected, healthy=self.pods.healthy)
 
     def _scale_of(self, owner: OwnerReference) -> tuple[str, int]:
         return self._controllers.scale_of(owner, self.namespace) or (owner.uid, self.pods.controllers[owner])
@@ -79,7 +70,7 @@ class _Controllers:
         if replicas is not None:
             # Several ReplicaSets of a Deployment have one model.
             return str(id(model)), replicas
-        replicas = replicas_of(owner, lambda kind, name: self._store.find(kind, namespace, name))
+        replicas = budgets.replicas_of(owner, lambda kind, name: self._store.find(kind, namespace, name))
         return None if replicas is None else (owner.uid, replicas)
 
 
@@ -124,7 +115,7 @@ class BudgetController:
 
     def _count(self, pod: Pod, *, gone: bool = False) -> None:
         metadata = pod.metadata
-        found: BudgetPod | None = None
+        found: budgets.BudgetPod | None = None
         for budget in self._budgets:
             if gone or not budget.selects(pod):
                 changed = budget.pods.drop(metadata.uid)
@@ -134,12 +125,12 @@ class BudgetController:
             if changed:
                 self._write_soon(budget)
 
-    def _budget_pod(self, pod: Pod) -> BudgetPod:
+    def _budget_pod(self, pod: Pod) -> budgets.BudgetPod:
         metadata = pod.metadata
         entry = self._context.ledger.of(metadata.uid)
         if entry is not None:
             self._controllers.note(entry)
-        return BudgetPod(
+        return budgets.BudgetPod(
             ready=entry is not None and entry.starts <= self._context.now,
             terminating=metadata.deletion_timestamp is not None,
             controller=controller_of(metadata),
@@ -164,7 +155,9 @@ class BudgetController:
             return True
         status = self._context.reported(entry.pod.metadata.name, entry.pod.metadata.uid)
         try:
-            charged = budget_to_charge(status.phase, ready=status.ready, terminating=bool(entry.why), guards=guards)
-        except SeveralBudgetsError:
+            charged = budgets.budget_to_charge(
+                status.phase, ready=status.ready, terminating=bool(entry.why), guards=guards
+            )
+        except budgets.SeveralBudgetsError:
             return False
         return charged is None or charged.status.disruptions_allowed > 0

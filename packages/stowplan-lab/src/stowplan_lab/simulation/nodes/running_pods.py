@@ -19,15 +19,7 @@ from stowplan.drivers.virtual_time.driver import Call
 from stowplan.kube.api.pod import Pod, grace_period_of
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Node
-from stowplan_cluster.reconcile.kubelet import (
-    ALWAYS,
-    NO_BACK_OFF,
-    Containers,
-    ends_after_exit,
-    ends_after_outage,
-    last_renewal,
-    seconds_to_stop,
-)
+from stowplan_cluster.reconcile import kubelet
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.simulation_context import SimulationContext
 
@@ -105,7 +97,7 @@ class Kubelets:
             return
         if entry.restarts >= entry.origin.failures:
             self._context.time.end(entry.pod)
-        elif entry.why or ends_after_exit(entry.pod.spec.restart_policy or ALWAYS, exit_code=1):
+        elif entry.why or kubelet.ends_after_exit(entry.pod.spec.restart_policy or kubelet.ALWAYS, exit_code=1):
             entry.failed = True
             self._context.time.end(entry.pod)
         else:
@@ -128,7 +120,7 @@ class Kubelets:
         drawn = self._context.models.termination.draw(chance)
         if not self._works(pod.spec.node_name):
             return inf
-        seconds = seconds_to_stop(Containers(stop_after=drawn), grace_period_of(pod))
+        seconds = kubelet.seconds_to_stop(kubelet.Containers(stop_after=drawn), grace_period_of(pod))
         if seconds <= 0:
             return 0.0
         self._stopping[pod.metadata.uid] = seconds
@@ -152,7 +144,7 @@ class Kubelets:
         return self._since.get(node, inf) < inf
 
     def last_heartbeat(self, node: str) -> float:
-        return last_renewal(node, self._since[node], self._context.now)
+        return kubelet.last_renewal(node, self._since[node], self._context.now)
 
     def stop(self, node: str) -> None:
         """The node goes down: its pods neither start nor end, and nobody notices."""
@@ -184,7 +176,7 @@ class Kubelets:
         for entry in entries:
             if not self._works(node) or self._context.ledger.of(entry.pod.metadata.uid) is not entry:
                 continue
-            ends_now = ends_after_outage(entry.pod.spec.restart_policy)
+            ends_now = kubelet.ends_after_outage(entry.pod.spec.restart_policy)
             if entry.why or ends_now:
                 # Its containers count as ended now.
                 entry.unready_since = None
@@ -194,5 +186,5 @@ class Kubelets:
                 self._context.delete(entry, NODE_FAILED, at_once=True)
             else:
                 self._lose_readiness(entry)
-                entry.back_off = NO_BACK_OFF
+                entry.back_off = kubelet.NO_BACK_OFF
                 self._run(entry)

@@ -19,18 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
+from stowplan.app.command_line.flags import retired
 from stowplan.app.command_line.flags.flag_kinds import KUBERNETES_VERSION
 from stowplan.app.command_line.flags.flag_set import CommandLine, FlagError, FlagSet
 from stowplan.app.command_line.flags.gates import Gates, gates_of, versions_of
 from stowplan.app.command_line.flags.option_errors import option_errors, serving_errors
 from stowplan.app.command_line.flags.overrides import check_unvalidated, log_option_errors, log_settings, with_flags
-from stowplan.app.command_line.flags.retired import (
-    GONE_FLAGS,
-    RETIRED_FLAGS,
-    retired_errors,
-    retired_warnings,
-    selects_plugins,
-)
 from stowplan.app.command_line.flags.table import KUBE_SCHEDULER_FLAGS
 from stowplan.app.command_line.standard_streams import answer, print_to_stderr
 from stowplan.app.daemon.fatal_errors import CommandError, LeaseLost
@@ -59,7 +53,7 @@ _log = get_logger(__name__)
 
 
 def command(arguments: Sequence[str], stop: StopSignals, opener: ClusterConnector | None) -> int:
-    flags = FlagSet((*KUBE_SCHEDULER_FLAGS, *RETIRED_FLAGS), gone=GONE_FLAGS)
+    flags = FlagSet((*KUBE_SCHEDULER_FLAGS, *retired.RETIRED_FLAGS), gone=retired.GONE_FLAGS)
     try:
         line = flags.parse(arguments)
     except FlagError as error:
@@ -170,7 +164,7 @@ def _work(line: CommandLine, gates: Gates, opener: ClusterConnector | None, stop
 
     guard = HangGuard(seconds=line["plugin-timeout"].seconds, binding_seconds=line["plugin-binding-timeout"].seconds)
     try:
-        _check([*option_errors(line, gates.features.enabled), *retired_errors(line)])
+        _check([*option_errors(line, gates.features.enabled), *retired.retired_errors(line)])
         registry = registry_with(line["plugin"], guard=guard)
         config = _configuration(line, registry, gates.features, stop)
         connection = connect_from_scheduler_flags(
@@ -254,7 +248,7 @@ def _check(problems: list[str]) -> None:
 
 
 def _configuration(line: CommandLine, registry: Registry, features: FeatureGates, stop: StopSignals) -> Configuration:
-    if not line["config"] and selects_plugins(line):
+    if not line["config"] and retired.selects_plugins(line):
         from stowplan.app.daemon.older_command_line import configuration_of
 
         return configuration_of(line, registry.declarations, features, partial(with_flags, line=line), stop)
@@ -283,7 +277,7 @@ def _admit_what_is_missing(line: CommandLine) -> None:
     for flag in KUBE_SCHEDULER_FLAGS:
         if not flag.built and line.is_given(flag.name) and line[flag.name] != flag.default:
             _log.warning(f"--{flag.name} is accepted and has no effect")
-    for warning in retired_warnings(line):
+    for warning in retired.retired_warnings(line):
         _log.warning(warning)
 
 

@@ -6,24 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line
-from stowplan.ask.what_if.answer_records import (
-    DrainRecord,
-    FitRecord,
-    GroupFitRecord,
-    LossRecord,
-    MixRecord,
-    SideRecord,
-    StrandedRecord,
-    SurviveRecord,
-    WhatIfRecord,
-)
+from stowplan.ask.what_if import answer_records
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 
 #: Maximum number of table rows, and of names in a line and in a row.
 _SHOWN, _NAMED, _IN_A_ROW = 20, 5, 3
 
 
-def fit_page(record: FitRecord) -> list[Block]:
+def fit_page(record: answer_records.FitRecord) -> list[Block]:
     wanted = "" if record.wanted is None else f" of {record.wanted:,}"
     enough = record.wanted is None or record.fits >= record.wanted
     style = "good" if record.fits and enough else "pending"
@@ -53,7 +43,7 @@ def fit_page(record: FitRecord) -> list[Block]:
     return blocks + notes_block(record.notes)
 
 
-def group_fit_page(record: GroupFitRecord) -> list[Block]:
+def group_fit_page(record: answer_records.GroupFitRecord) -> list[Block]:
     wanted = "" if record.wanted is None else f" of {record.wanted:,}"
     enough = record.wanted is None or record.fits >= record.wanted
     style = "good" if record.fits and enough else "pending"
@@ -76,7 +66,7 @@ def group_fit_page(record: GroupFitRecord) -> list[Block]:
     return blocks + notes_block(record.notes)
 
 
-def drain_page(record: DrainRecord) -> list[Block]:
+def drain_page(record: answer_records.DrainRecord) -> list[Block]:
     clean = not (record.stranded or record.blocked_by or record.lost)
     pods = count(len(record.moves), "pod")
     verdict = f"{pods} would find another node" if clean else f"{pods} would move"
@@ -111,7 +101,7 @@ def drain_page(record: DrainRecord) -> list[Block]:
     return blocks + notes_block(record.notes)
 
 
-def survive_page(record: SurviveRecord) -> list[Block]:
+def survive_page(record: answer_records.SurviveRecord) -> list[Block]:
     bad = [loss for loss in record.losses if not loss.survived]
     what = "node" if record.by == "node" else record.by
     total = len(record.losses)
@@ -137,12 +127,12 @@ def survive_page(record: SurviveRecord) -> list[Block]:
     return blocks + notes_block(record.notes)
 
 
-def _loss_row(loss: LossRecord) -> tuple[str, ...]:
+def _loss_row(loss: answer_records.LossRecord) -> tuple[str, ...]:
     numbers = (loss.nodes, loss.pods, loss.moved, len(loss.stranded), len(loss.gone), len(loss.displaced))
     return loss.lost, *(f"{number:,}" for number in numbers)
 
 
-def what_if_page(record: WhatIfRecord) -> list[Block]:
+def what_if_page(record: answer_records.WhatIfRecord) -> list[Block]:
     blocks: list[Block] = [Line((("change: ", ""), (text, "name"))) for text in record.changes]
     before, after = record.before, record.after
     rows = [
@@ -166,20 +156,20 @@ def what_if_page(record: WhatIfRecord) -> list[Block]:
     return blocks + notes_block(record.notes)
 
 
-def _waiting(side: SideRecord) -> list[Block]:
+def _waiting(side: answer_records.SideRecord) -> list[Block]:
     if not side.pending:
         return []
     rows = [(f"{pods:,}", filters_part(reason)) for reason, pods in side.reasons.items()]
     return [Line(), Line((("What is pending afterwards waits for", "head"),)), *table(("PODS", "REASON"), rows, {0})]
 
 
-def _stranded(stranded: Sequence[StrandedRecord]) -> list[Block]:
+def _stranded(stranded: Sequence[answer_records.StrandedRecord]) -> list[Block]:
     if not stranded:
         return []
     return [Line(), Line((("Would find no node", "head"),)), *_reasons(stranded)]
 
 
-def _reasons(stranded: Sequence[StrandedRecord], gone: Sequence[str] = ()) -> list[Block]:
+def _reasons(stranded: Sequence[answer_records.StrandedRecord], gone: Sequence[str] = ()) -> list[Block]:
     """Stranded pods by reason, and those that are not recreated."""
     pods: dict[str, list[str]] = {}
     for record in stranded:
@@ -230,7 +220,7 @@ def style_of(good: bool) -> str:
     return "good" if good else "pending"
 
 
-def _mix(record: MixRecord) -> str:
+def _mix(record: answer_records.MixRecord) -> str:
     nodes = ", ".join(f"{number:,} like {name}" for name, number in record.nodes.items())
     return nodes if record.price is None else f"{nodes}, {_money(record.price)} in all"
 

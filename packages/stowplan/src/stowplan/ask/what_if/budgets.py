@@ -15,16 +15,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
-from stowplan.kube.api.budgets import (
-    BudgetPod,
-    BudgetPods,
-    ScaleError,
-    SeveralBudgetsError,
-    budget_status,
-    budget_to_charge,
-    expected_pods,
-    replicas_of,
-)
+from stowplan.kube.api import budgets
 from stowplan.kube.api.label_selectors import Selector, SelectorError, compile_label_selector
 from stowplan.kube.api.meta import OwnerReference, controller_of
 from stowplan.kube.api.policy import PodDisruptionBudgetStatus
@@ -74,7 +65,7 @@ class Budgets:
         """(the budget, why it does not allow the eviction)."""
         try:
             charged = _charged(info, self.of(info))
-        except SeveralBudgetsError:
+        except budgets.SeveralBudgetsError:
             names = ", ".join(one.name for one in self.of(info))
             return names, "a pod with more than one disruption budget cannot be evicted"
         if charged is not None and charged.left <= 0:
@@ -158,33 +149,33 @@ def _readable(cluster: Cluster) -> Iterator[tuple[PodDisruptionBudget, Selector]
 def _computed_status(cluster: Cluster, budget: PodDisruptionBudget, selector: Selector) -> PodDisruptionBudgetStatus:
     """The status of a budget in files, as the disruption controller would compute it."""
     namespace, state = budget.metadata.namespace or "default", cluster.state
-    pods = BudgetPods()
+    pods = budgets.BudgetPods()
     for info in (*state.placed_pods(), *state.pending.values()):
         if _matches(info, namespace, selector):
             pods.put(info.key, _budget_pod(info))
 
     def scale_of(owner: OwnerReference) -> tuple[str, int]:
-        replicas = replicas_of(owner, lambda kind, name: state.objects.get(kind, f"{namespace}/{name}"))
+        replicas = budgets.replicas_of(owner, lambda kind, name: state.objects.get(kind, f"{namespace}/{name}"))
         return f"{owner.kind}/{owner.name}", pods.controllers[owner] if replicas is None else replicas
 
     try:
-        expected = expected_pods(budget.spec, pods, scale_of)
-    except ScaleError:
+        expected = budgets.expected_pods(budget.spec, pods, scale_of)
+    except budgets.ScaleError:
         return _UNKNOWN
-    return budget_status(budget.spec, expected=expected, healthy=pods.healthy)
+    return budgets.budget_status(budget.spec, expected=expected, healthy=pods.healthy)
 
 
 def _charged(info: PodInfo, guards: Sequence[_Budget]) -> _Budget | None:
     pod = info.pod
     terminating = pod.metadata.deletion_timestamp is not None
-    return budget_to_charge(pod.status.phase, ready=_is_ready(info), terminating=terminating, guards=guards)
+    return budgets.budget_to_charge(pod.status.phase, ready=_is_ready(info), terminating=terminating, guards=guards)
 
 
-def _budget_pod(info: PodInfo) -> BudgetPod:
+def _budget_pod(info: PodInfo) -> budgets.BudgetPod:
     metadata = info.pod.metadata
     terminating = metadata.deletion_timestamp is not None
     ready = bool(info.node_name) and _is_ready(info)
-    return BudgetPod(ready=ready, terminating=terminating, controller=controller_of(metadata))
+    return budgets.BudgetPod(ready=ready, terminating=terminating, controller=controller_of(metadata))
 
 
 def _is_ready(info: PodInfo) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from stowplan.kube.api import taints
 from stowplan.kube.api.affinity import (
     Affinity,
     NodeAffinity,
@@ -22,30 +23,18 @@ from stowplan.kube.api.affinity import (
 from stowplan.kube.api.node import Node
 from stowplan.kube.api.node_selectors import NODE_NAME_FIELD, RequiredNodeAffinity
 from stowplan.kube.api.pod import Pod
-from stowplan.kube.api.taints import (
-    DISK_PRESSURE,
-    MEMORY_PRESSURE,
-    NETWORK_UNAVAILABLE,
-    NO_EXECUTE,
-    NO_SCHEDULE,
-    NOT_READY,
-    PID_PRESSURE,
-    UNREACHABLE,
-    UNSCHEDULABLE,
-    untolerated,
-)
 
 #: The last one is for pods with host networking only.
 _TOLERATIONS = tuple(
     Toleration(key=key, operator="Exists", effect=effect)
     for key, effect in (
-        (NOT_READY, NO_EXECUTE),
-        (UNREACHABLE, NO_EXECUTE),
-        (DISK_PRESSURE, NO_SCHEDULE),
-        (MEMORY_PRESSURE, NO_SCHEDULE),
-        (PID_PRESSURE, NO_SCHEDULE),
-        (UNSCHEDULABLE, NO_SCHEDULE),
-        (NETWORK_UNAVAILABLE, NO_SCHEDULE),
+        (taints.NOT_READY, taints.NO_EXECUTE),
+        (taints.UNREACHABLE, taints.NO_EXECUTE),
+        (taints.DISK_PRESSURE, taints.NO_SCHEDULE),
+        (taints.MEMORY_PRESSURE, taints.NO_SCHEDULE),
+        (taints.PID_PRESSURE, taints.NO_SCHEDULE),
+        (taints.UNSCHEDULABLE, taints.NO_SCHEDULE),
+        (taints.NETWORK_UNAVAILABLE, taints.NO_SCHEDULE),
     )
 )
 
@@ -60,13 +49,13 @@ def tolerating(template: Pod) -> Pod:
 
 def wanted_on(template: Pod, node: Node) -> bool:
     """Whether the node gets a pod of this template, which must have the controller's tolerations."""
-    return _matches(template, node) and untolerated(node.spec.taints, template.spec.tolerations) is None
+    return _matches(template, node) and taints.untolerated(node.spec.taints, template.spec.tolerations) is None
 
 
 def may_stay(template: Pod, node: Node) -> bool:
     """Whether a pod of this template may stay on its node."""
     tolerations = template.spec.tolerations
-    return _matches(template, node) and untolerated(node.spec.taints, tolerations, (NO_EXECUTE,)) is None
+    return _matches(template, node) and taints.untolerated(node.spec.taints, tolerations, (taints.NO_EXECUTE,)) is None
 
 
 def _matches(template: Pod, node: Node) -> bool:

@@ -23,19 +23,8 @@ from stowplan.kube.api.api_errors import ApiError, BadRequest
 from stowplan.kube.klog.logger import get_logger
 from stowplan.kube.klog.value_text import go_quote, stack_trace
 from stowplan.kube.timing.times import Times
+from stowplan.net.serving.requests import messages
 from stowplan.net.serving.requests.forms import error_response
-from stowplan.net.serving.requests.messages import (
-    ALWAYS,
-    Answer,
-    Page,
-    Query,
-    Request,
-    Response,
-    Stream,
-    bad_escape,
-    parse_query,
-    refusal,
-)
 from stowplan.net.serving.requests.protocol import HttpConnection, read_body
 from stowplan.net.serving.tls.transport import PEER_CERTIFICATES, address_text, host_of
 from stowplan.net.serving.user import Authenticator, AuthorizationFailed, Authorizer, Peer
@@ -63,7 +52,7 @@ class Handler:
     def __init__(
         self,
         *,
-        pages: Mapping[str, Page],
+        pages: Mapping[str, messages.Page],
         authenticator: Authenticator,
         authorizer: Authorizer,
         times: Times,
@@ -83,11 +72,11 @@ class Handler:
         await asyncio.sleep(0)
         since = self._times.clock()
         error: Exception | None = None
-        response: Answer
+        response: messages.Answer
         try:
             response = await self._answer(request)
         except _BadTarget:
-            response = Response(b"400 Bad Request", 400)
+            response = messages.Response(b"400 Bad Request", 400)
         except ApiError as refused:
             response = _refused(request, refused)
         except ConnectionError:
@@ -95,15 +84,15 @@ class Handler:
         except Exception as bug:
             error = bug
             log.error(bug, "apiserver panic'd", trace=True, method=request.method, URI=request.raw_path)
-            response = refusal(_PANICKED, 500)
+            response = messages.refusal(_PANICKED, 500)
         finally:
             _mark_authorized(request, False)
         self._log(request, response, self._times.clock() - since, error)
-        if isinstance(response, Stream):
+        if isinstance(response, messages.Stream):
             return await _streamed(request, response)
         return _to_aiohttp(response)
 
-    async def _answer(self, request: BaseRequest) -> Answer:
+    async def _answer(self, request: BaseRequest) -> messages.Answer:
         path, query = _split_target(request.raw_path)
         transport = request.transport
         if transport is None:
@@ -115,8 +104,8 @@ class Handler:
         _mark_authorized(request, True)
         page = self._page_of(path)
         if page is None:
-            return refusal("404 page not found", 404)
-        asked = Request(
+            return messages.refusal("404 page not found", 404)
+        asked = messages.Request(
             method=request.method,
             path=path,
             user=user,
@@ -128,7 +117,7 @@ class Handler:
         response = page(asked)
         return await response if inspect.isawaitable(response) else response
 
-    def _page_of(self, path: str) -> Page | None:
+    def _page_of(self, path: str) -> messages.Page | None:
         page = self._pages.get(path)
         if page is not None:
             _log_page(path, "exact match")
@@ -146,7 +135,7 @@ class Handler:
         except TimeoutError:
             raise BadRequest("the body of the request did not arrive") from None
 
-    def _log(self, request: BaseRequest, response: Answer, seconds: float, error: Exception | None) -> None:
+    def _log(self, request: BaseRequest, response: messages.Answer, seconds: float, error: Exception | None) -> None:
         verbose = log.v(3)
         if not verbose.enabled:
             return
@@ -178,7 +167,7 @@ def _log_page(path: str, found: str) -> None:
         verbose.plain(f"{_NAME}: {go_quote(path)} satisfied by {found}")
 
 
-def _split_target(target: str) -> tuple[str, Query]:
+def _split_target(target: str) -> tuple[str, messages.Query]:
     """Path and query of a request target, decoded once."""
     if not target.startswith("/"):
         # Absolute URLs, as for a proxy; ValueError for unbalanced brackets.
@@ -189,35 +178,37 @@ def _split_target(target: str) -> tuple[str, Query]:
         # Not `geturl`, which from 3.13 on adds two slashes to a path that begins with two.
         target = f"{parts.path}?{parts.query}"
     raw_path = target.partition("?")[0]
-    if not raw_path.startswith("/") or bad_escape(raw_path):
+    if not raw_path.startswith("/") or messages.bad_escape(raw_path):
         raise _BadTarget
     return unquote(raw_path, errors="replace"), _query_of(target)
 
 
-def _query_of(target: str) -> Query:
+def _query_of(target: str) -> messages.Query:
     """Parameters beyond the limit are dropped."""
     text = "&".join(target.partition("?")[2].split("&", _MAX_PARAMETERS)[:_MAX_PARAMETERS])
-    return parse_query(text, limit=_MAX_PARAMETERS, errors="replace")
+    return messages.parse_query(text, limit=_MAX_PARAMETERS, errors="replace")
 
 
-def _refused(request: BaseRequest, error: ApiError) -> Response:
+def _refused(request: BaseRequest, error: ApiError) -> messages.Response:
     if isinstance(error, AuthorizationFailed):
-        return refusal(error.text(request.raw_path), 500)
+        return messages.refusal(error.text(request.raw_path), 500)
     return error_response(error, request.headers, _query_of(request.raw_path))
 
 
-def _to_aiohttp(response: Response) -> web.Response:
+def _to_aiohttp(response: messages.Response) -> web.Response:
     answer = web.Response(
-        status=response.status, body=response.body, headers={**ALWAYS, "Content-Type": response.content_type}
+        status=response.status, body=response.body, headers={**messages.ALWAYS, "Content-Type": response.content_type}
     )
     for name, value in response.headers:
         answer.headers[name] = value
     return answer
 
 
-async def _streamed(request: BaseRequest, stream: Stream) -> web.StreamResponse:
+async def _streamed(request: BaseRequest, stream: messages.Stream) -> web.StreamResponse:
     """Send in pieces; the connection's buffer provides backpressure."""
-    response = web.StreamResponse(status=stream.status, headers={**ALWAYS, "Content-Type": stream.content_type})
+    response = web.StreamResponse(
+        status=stream.status, headers={**messages.ALWAYS, "Content-Type": stream.content_type}
+    )
     response.headers.update(stream.headers)
     _mark_authorized(request, True)
     try:

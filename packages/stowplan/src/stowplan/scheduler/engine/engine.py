@@ -38,6 +38,7 @@ from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning
+from stowplan.scheduler.engine import inputs
 from stowplan.scheduler.engine.binding_cycle import BindingCycles
 from stowplan.scheduler.engine.context import (
     EngineContext,
@@ -60,26 +61,6 @@ from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.groups.group_cycle import GroupScheduling
 from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
-from stowplan.scheduler.engine.inputs import (
-    Activated,
-    Adopted,
-    Allowed,
-    Answer,
-    Cancelled,
-    Changes,
-    Closing,
-    Declined,
-    EventEmitted,
-    Input,
-    Offered,
-    Rejected,
-    Schedule,
-    Served,
-    Started,
-    Stopped,
-    Tick,
-    WallClock,
-)
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
 from stowplan.scheduler.engine.plugin_inputs import Driver, EffectRecorder, PluginInputs
@@ -112,8 +93,8 @@ if TYPE_CHECKING:
 #: Maximum number of concurrent writes of binding cycles. Deciding further ahead would only use an older state.
 MAX_BINDING_WRITES = 256
 
-SCHEDULE = Schedule()
-TICK = Tick()
+SCHEDULE = inputs.Schedule()
+TICK = inputs.Tick()
 
 _log = get_logger(__name__)
 
@@ -364,23 +345,23 @@ class Engine:
     def _handlers_of_inputs(self) -> dict[type[Any], Callable[[Any], None]]:
         """The handler of each input type."""
         return {
-            Changes: self._changes,
-            Answer: lambda answer: self._outbox.answered(answer.number, answer.outcome),
-            Schedule: self.schedule_one.run,
-            Tick: lambda _: self._outbox.ring(),
-            Served: self._served,
-            Offered: lambda offered: self.profiles.take_offer(offered.configuration),
-            Adopted: self._adopted,
-            Declined: lambda _: self.profiles.decline(),
-            Started: self._started,
-            Stopped: self._stopped,
-            Closing: lambda _: self.statuses.last_try(),
-            WallClock: self._wall_clock_moved,
-            Activated: self._activated,
-            Allowed: self._allowed,
-            Rejected: self._rejected,
-            Cancelled: self._cancelled,
-            EventEmitted: lambda emitted: self.plugins.emit_event(emitted.event),
+            inputs.Changes: self._changes,
+            inputs.Answer: lambda answer: self._outbox.answered(answer.number, answer.outcome),
+            inputs.Schedule: self.schedule_one.run,
+            inputs.Tick: lambda _: self._outbox.ring(),
+            inputs.Served: self._served,
+            inputs.Offered: lambda offered: self.profiles.take_offer(offered.configuration),
+            inputs.Adopted: self._adopted,
+            inputs.Declined: lambda _: self.profiles.decline(),
+            inputs.Started: self._started,
+            inputs.Stopped: self._stopped,
+            inputs.Closing: lambda _: self.statuses.last_try(),
+            inputs.WallClock: self._wall_clock_moved,
+            inputs.Activated: self._activated,
+            inputs.Allowed: self._allowed,
+            inputs.Rejected: self._rejected,
+            inputs.Cancelled: self._cancelled,
+            inputs.EventEmitted: lambda emitted: self.plugins.emit_event(emitted.event),
         }
 
     def _register_participants(self, random: Any) -> None:
@@ -393,7 +374,7 @@ class Engine:
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
-    def step(self, input_: Input, now: float) -> list[Effect]:
+    def step(self, input_: inputs.Input, now: float) -> list[Effect]:
         """Process an input at a time, which must not be earlier than the last step's, and return the effects."""
         outbox = self._outbox
         outbox.now = now
@@ -426,19 +407,19 @@ class Engine:
         """The time of the last step."""
         return self._outbox.now
 
-    def _changes(self, input_: Changes) -> None:
+    def _changes(self, input_: inputs.Changes) -> None:
         self.handlers.handle(input_.kind, input_.changes)
         if input_.kind is Pod and self.suspended.under_way:
             self.suspended.pods_changed(input_.changes)
 
-    def _served(self, input_: Served) -> None:
+    def _served(self, input_: inputs.Served) -> None:
         if input_.served:
             self.handlers.switch_on(input_.plugins)
         else:
             self.handlers.switch_off(input_.plugins)
         self.suspended.plugins_switched()
 
-    def _adopted(self, input_: Adopted) -> None:
+    def _adopted(self, input_: inputs.Adopted) -> None:
         """Switch to the offered profiles; pods that were judged by replaced profiles are judged again."""
         swapped = self.profiles.adopt(input_.lacking)
         config = self.profiles.configuration
@@ -448,36 +429,36 @@ class Engine:
         self.suspended.plugins_switched()
         self.handlers.profiles_swapped()
 
-    def _started(self, input_: Started) -> None:
+    def _started(self, input_: inputs.Started) -> None:
         self._is_stopped = False
         self._queue_timer.start()
 
-    def _stopped(self, input_: Stopped) -> None:
+    def _stopped(self, input_: inputs.Stopped) -> None:
         self._queue_timer.stop()
         self._is_stopped = True
         self.suspended.stop()
 
-    def _wall_clock_moved(self, input_: WallClock) -> None:
+    def _wall_clock_moved(self, input_: inputs.WallClock) -> None:
         self._ahead = input_.ahead
 
     def _wall_clock(self) -> float:
         return self._outbox.now + self._ahead
 
-    def _activated(self, input_: Activated) -> None:
+    def _activated(self, input_: inputs.Activated) -> None:
         found = (self.state.pending.get(key) for key in input_.pods)
         self.queue.activate([pod for pod in found if pod is not None])
 
-    def _allowed(self, input_: Allowed) -> None:
+    def _allowed(self, input_: inputs.Allowed) -> None:
         waiting = self.waiting_pods.get(input_.uid)
         if waiting is not None:
             waiting.allow(input_.plugin)
 
-    def _rejected(self, input_: Rejected) -> None:
+    def _rejected(self, input_: inputs.Rejected) -> None:
         waiting = self.waiting_pods.get(input_.uid)
         if waiting is not None:
             waiting.turn_away(input_.status)
 
-    def _cancelled(self, input_: Cancelled) -> None:
+    def _cancelled(self, input_: inputs.Cancelled) -> None:
         preparing = self.context.pods_in_pre_bind.get(input_.uid)
         if preparing is not None:
             preparing.cancel(input_.reason)

@@ -15,6 +15,7 @@ from typing import TypeVar
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.config import Profile
 from stowplan.kube.config.configuration import PluginRef
+from stowplan.scheduler.framework import interface
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.declarations import (
     CountsPods,
@@ -26,26 +27,6 @@ from stowplan.scheduler.framework.declarations import (
     TemplateSigned,
 )
 from stowplan.scheduler.framework.handle import Handle
-from stowplan.scheduler.framework.interface import (
-    EXTENSION_POINTS,
-    BindPlugin,
-    FilterPlugin,
-    PermitPlugin,
-    PlacementGeneratePlugin,
-    PlacementScorePlugin,
-    PodGroupPostFilterPlugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreBindPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
-    RequestBinder,
-    ReservePlugin,
-    ScorePlugin,
-    trusted_reads,
-)
 from stowplan.scheduler.framework.runtime.applicable_plugins import ApplicablePlugins
 from stowplan.scheduler.framework.runtime.registry import Registry
 
@@ -84,41 +65,44 @@ class ProfilePlugins:
         self.declarations = {name: registry.declarations[name] for name in self.plugins}
 
     def _build_all(self, registry: Registry) -> None:
-        enabled = {ref.name for point in EXTENSION_POINTS for ref in self._refs.get(point, ())}
+        enabled = {ref.name for point in interface.EXTENSION_POINTS for ref in self._refs.get(point, ())}
         if _GANGS not in enabled and self.handle.cluster.declared_groups.kinds.get(self.profile_name) is not None:
             # It is enabled by a gate, which these groups do not need.
             self._refs = {**self._refs, "preEnqueue": (*self._refs.get("preEnqueue", ()), PluginRef(_GANGS))}
             enabled.add(_GANGS)
         for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
-            plugin.reads, plugin.hang_guard = trusted_reads(plugin), registry.guards.get(name, plugin.hang_guard)
-            if isinstance(plugin, ScorePlugin):
-                plugin.normalizes = type(plugin).normalize is not ScorePlugin.normalize
+            plugin.reads, plugin.hang_guard = (
+                interface.trusted_reads(plugin),
+                registry.guards.get(name, plugin.hang_guard),
+            )
+            if isinstance(plugin, interface.ScorePlugin):
+                plugin.normalizes = type(plugin).normalize is not interface.ScorePlugin.normalize
 
     def _arrange(self) -> None:
         """Build the lists of enabled plugins, per extension point, in the profile's order."""
         refs = {
             point: tuple(ref for ref in self._refs.get(point, ()) if ref.name not in self.switched_off)
-            for point in EXTENSION_POINTS
+            for point in interface.EXTENSION_POINTS
         }
         self.points = {point: tuple(ref.name for ref in of_point) for point, of_point in refs.items()}
-        self.pre_enqueue = self._at("preEnqueue", PreEnqueuePlugin)
-        self.queue_sort = self._at("queueSort", QueueSortPlugin)
-        self.pre_filter = self._at("preFilter", PreFilterPlugin)
-        self.filter = self._at("filter", FilterPlugin)
-        self.post_filter = self._at("postFilter", PostFilterPlugin)
-        self.pre_score = self._at("preScore", PreScorePlugin)
-        self.score = self._at("score", ScorePlugin)
-        self.reserve = self._at("reserve", ReservePlugin)
+        self.pre_enqueue = self._at("preEnqueue", interface.PreEnqueuePlugin)
+        self.queue_sort = self._at("queueSort", interface.QueueSortPlugin)
+        self.pre_filter = self._at("preFilter", interface.PreFilterPlugin)
+        self.filter = self._at("filter", interface.FilterPlugin)
+        self.post_filter = self._at("postFilter", interface.PostFilterPlugin)
+        self.pre_score = self._at("preScore", interface.PreScorePlugin)
+        self.score = self._at("score", interface.ScorePlugin)
+        self.reserve = self._at("reserve", interface.ReservePlugin)
         #: Plugins that modify pods when they are assumed.
         self.assuming = tuple(plugin for plugin in self.reserve if plugin.changes_assumed_pods)
-        self.permit = self._at("permit", PermitPlugin)
-        self.pre_bind = self._at("preBind", PreBindPlugin)
-        self.bind = self._at("bind", BindPlugin)
-        self.post_bind = self._at("postBind", PostBindPlugin)
-        self.placement_generate = self._at("placementGenerate", PlacementGeneratePlugin)
-        self.placement_score = self._at("placementScore", PlacementScorePlugin)
-        self.pod_group_post_filter = self._at("podGroupPostFilter", PodGroupPostFilterPlugin)
+        self.permit = self._at("permit", interface.PermitPlugin)
+        self.pre_bind = self._at("preBind", interface.PreBindPlugin)
+        self.bind = self._at("bind", interface.BindPlugin)
+        self.post_bind = self._at("postBind", interface.PostBindPlugin)
+        self.placement_generate = self._at("placementGenerate", interface.PlacementGeneratePlugin)
+        self.placement_score = self._at("placementScore", interface.PlacementScorePlugin)
+        self.pod_group_post_filter = self._at("podGroupPostFilter", interface.PodGroupPostFilterPlugin)
         #: Extension point -> plugins that use steps instead of coroutines.
         self.stepping = {
             "PreBind": frozenset(p.name for p in self.pre_bind if isgeneratorfunction(p.pre_bind)),
@@ -168,9 +152,9 @@ class ProfilePlugins:
         #: Whether all feasible nodes are equally good.
         self.takes_any_node = not self.score and not any(e.filters or e.prioritizes for e in extenders)
         #: The plugin that binds every pod with a single request; None: the binder is determined per pod.
-        self.request_binder: RequestBinder | None = None
+        self.request_binder: interface.RequestBinder | None = None
         first = self.bind[0] if self.bind and not any(e.binds for e in extenders) else None
-        if isinstance(first, RequestBinder) and type(first).bind is RequestBinder.bind:
+        if isinstance(first, interface.RequestBinder) and type(first).bind is interface.RequestBinder.bind:
             self.request_binder = first
 
     @contextmanager

@@ -24,6 +24,7 @@ from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.handle import Handle
 from stowplan.scheduler.framework.requests import Create, Done, Outcome, Request, Steps, Wait
 from stowplan.scheduler.framework.status import Status, error, unresolvable
+from stowplan.scheduler.in_tree.dynamic_resources import writing
 from stowplan.scheduler.in_tree.dynamic_resources.allocating import Allocating, AllocationError
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.claims import ClaimDemand, Features
 from stowplan.scheduler.in_tree.dynamic_resources.allocator.search import SearchResult, Verdict
@@ -38,15 +39,6 @@ from stowplan.scheduler.in_tree.dynamic_resources.extended_resources import (
 from stowplan.scheduler.in_tree.dynamic_resources.finding import Finding, asked_by
 from stowplan.scheduler.in_tree.dynamic_resources.group_claims import as_consumer, is_reserved
 from stowplan.scheduler.in_tree.dynamic_resources.node_allocatable import taking
-from stowplan.scheduler.in_tree.dynamic_resources.writing import (
-    FINALIZER,
-    ClaimWriter,
-    WriteError,
-    discarding,
-    observe_wait,
-    served_by,
-    unreserving,
-)
 
 #: CycleState key for what Reserve took.
 RESERVED = "DynamicResources/reserved"
@@ -129,7 +121,9 @@ class Reserving:
             self._cluster.in_flight.share(ResourceClaim, key, pod.uid)
 
     def _hold(self, pod: PodInfo, claim: ResourceClaim, allocation: AllocationResult) -> None:
-        metadata = replace(claim.metadata, finalizers=tuple(dict.fromkeys((*claim.metadata.finalizers, FINALIZER))))
+        metadata = replace(
+            claim.metadata, finalizers=tuple(dict.fromkeys((*claim.metadata.finalizers, writing.FINALIZER)))
+        )
         status = replace(claim.status, allocation=allocation)
         self._cluster.in_flight.hold(_flight_key(pod, claim), replace(claim, metadata=metadata, status=status), pod.uid)
 
@@ -167,16 +161,16 @@ class Reserving:
             if state.asking:
                 continue
             if reserved.stored == claim.metadata.name:
-                for request in discarding(claim):
+                for request in writing.discarding(claim):
                     self._handle.carry_out(request)
             elif claim.status.allocation is not None and is_reserved(claim, pod, of_groups=False):
-                self._handle.carry_out(unreserving(claim, pod.uid))
+                self._handle.carry_out(writing.unreserving(claim, pod.uid))
 
     def pre_bind(self, state: CycleState, pod: PodInfo, node_name: str) -> Steps:
         reserved: ReservedDevices | None = state.get(RESERVED)
         if reserved is None:
             return None
-        writer = ClaimWriter(self._cluster, self._readiness, pod=pod)
+        writer = writing.ClaimWriter(self._cluster, self._readiness, pod=pod)
         problem = yield from self._write_claims(reserved, writer, pod)
         if problem is None:
             problem = yield from self._write_pod_status(reserved, pod)
@@ -193,10 +187,10 @@ class Reserving:
             )
         waited = yield from writer.wait([claim_key(claim) for claim in reserved.claims])
         if self._handle.metrics is not None:
-            observe_wait(self._handle.metrics, self._handle.profile_name, reserved.claims, waited)
+            writing.observe_wait(self._handle.metrics, self._handle.profile_name, reserved.claims, waited)
         return error(str(waited.problem)) if waited.problem is not None else None
 
-    def _write_claims(self, reserved: ReservedDevices, writer: ClaimWriter, pod: PodInfo) -> Steps:
+    def _write_claims(self, reserved: ReservedDevices, writer: writing.ClaimWriter, pod: PodInfo) -> Steps:
         in_flight = self._cluster.in_flight
         for i, claim in enumerate(reserved.claims):
             if is_reserved(claim, pod, of_groups=self._features.group_claims):
@@ -208,7 +202,7 @@ class Reserving:
                     claim = yield from self._store(reserved, i, pod, allocation)
                 consumer = reserved.consumers.get(claim_key(claim)) or as_consumer(pod)
                 written = yield from self._written(reserved, writer, claim, allocation, consumer)
-            except WriteError as e:
+            except writing.WriteError as e:
                 in_flight.release(ResourceClaim, _flight_key(pod, claim), pod.uid)
                 return error(str(e))
             reserved.claims[i] = written
@@ -218,7 +212,7 @@ class Reserving:
     def _write_pod_status(self, reserved: ReservedDevices, pod: PodInfo) -> Steps:
         """Write to the pod's status what the kubelet cannot derive from the claims."""
         if reserved.extended is not None:
-            outcome = yield served_by(pod, reserved.stored, reserved.extended.mappings)
+            outcome = yield writing.served_by(pod, reserved.stored, reserved.extended.mappings)
             if not isinstance(outcome, Done):
                 return error(f"update pod {pod.key} ExtendedResourceClaimStatus: {outcome.error}")
         statuses = pod.pod.status.node_allocatable_resource_claim_statuses
@@ -232,7 +226,7 @@ class Reserving:
     def _written(
         self,
         reserved: ReservedDevices,
-        writer: ClaimWriter,
+        writer: writing.ClaimWriter,
         claim: ResourceClaim,
         allocation: AllocationResult | None,
         consumer: ResourceClaimConsumerReference,
@@ -259,7 +253,7 @@ class Reserving:
         if not isinstance(outcome, Done) or not isinstance(outcome.value, ResourceClaim):
             what = f"{pod.namespace}/{IN_MEMORY}"
             problem = "no answer" if isinstance(outcome, Done) else outcome.error
-            raise WriteError(f"create claim for extended resources {what}: {problem}")
+            raise writing.WriteError(f"create claim for extended resources {what}: {problem}")
         claim = outcome.value
         reserved.claims[place], reserved.stored = claim, claim.metadata.name
         # Hold it under the new name before releasing the old one, so that its devices are never free in between.

@@ -12,18 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stowplan.kube.api import node_selectors
 from stowplan.kube.api.affinity import PREFERRED_TERMS, REQUIRED_TERMS
 from stowplan.kube.api.field_errors import aggregate
 from stowplan.kube.api.label_selectors import IN, SelectorError
-from stowplan.kube.api.node_selectors import (
-    NODE_NAME_FIELD,
-    NodeSelectorMatcher,
-    NodeTerm,
-    RequiredNodeAffinity,
-    compile_node_selector,
-    compile_preferred_terms,
-    node_selector_errors,
-)
 from stowplan.kube.api.types import Node, NodeSelector, NodeSelectorTerm, Pod
 from stowplan.kube.api.types import NodeAffinity as NodeAffinitySpec
 from stowplan.scheduler.cluster.arrays import Ints, Mask
@@ -47,7 +39,7 @@ from stowplan.scheduler.in_tree.common.node_selection import matches_required_af
 from stowplan.scheduler.in_tree.common.normalization import default_normalize
 from stowplan.scheduler.in_tree.node_affinity.declaration import DECLARATION, NodeAffinityArgs
 
-WeightedTerms = tuple[tuple[int, NodeTerm], ...]
+WeightedTerms = tuple[tuple[int, node_selectors.NodeTerm], ...]
 
 
 POD_AFFINITY = Reason("NodeAffinityMismatch", "node(s) didn't match Pod's node affinity/selector")
@@ -84,7 +76,7 @@ class NodeAffinity(
         return PreFilterResult(names) if names else unresolvable(CONFLICT)
 
     def filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Rejections | Status | None:
-        wanted: RequiredNodeAffinity = state.get(PRE_FILTER_STATE) or pod.shape.required_node_affinity
+        wanted: node_selectors.RequiredNodeAffinity = state.get(PRE_FILTER_STATE) or pod.shape.required_node_affinity
         refused = ~matches_required_affinity(nodes, wanted)
         if self._added_required is None:
             return Rejections.where(refused, POD_AFFINITY, Code.UnschedulableAndUnresolvable) if refused.any() else None
@@ -135,13 +127,13 @@ def _entries(excluded: Mask, refused: Mask) -> tuple[Entry, ...]:
     return Entry(excluded, code, ENFORCED_AFFINITY), Entry(refused & ~excluded, code, POD_AFFINITY)
 
 
-def _added_required(added: NodeAffinitySpec | None) -> NodeSelectorMatcher | None:
+def _added_required(added: NodeAffinitySpec | None) -> node_selectors.NodeSelectorMatcher | None:
     selector = added.required_during_scheduling_ignored_during_execution if added is not None else None
     if selector is None:
         return None
-    if errors := node_selector_errors(selector):
+    if errors := node_selectors.node_selector_errors(selector):
         raise SelectorError(f"parsing addedAffinity.{REQUIRED_TERMS}: {aggregate(errors)}")
-    return compile_node_selector(selector)
+    return node_selectors.compile_node_selector(selector)
 
 
 def _added_preferred(added: NodeAffinitySpec | None) -> WeightedTerms | None:
@@ -149,7 +141,7 @@ def _added_preferred(added: NodeAffinitySpec | None) -> WeightedTerms | None:
     if not terms:
         return None
     try:
-        return compile_preferred_terms(terms)
+        return node_selectors.compile_preferred_terms(terms)
     except SelectorError as e:
         raise SelectorError(f"parsing addedAffinity.{PREFERRED_TERMS}: {e}") from None
 
@@ -167,7 +159,7 @@ def _preferred_terms(pod: Pod) -> WeightedTerms | None:
     """The pod's preferred terms; None if it has no list of them; SelectorError if one does not parse."""
     affinity = _affinity_of(pod)
     terms = affinity.preferred_during_scheduling_ignored_during_execution if affinity is not None else None
-    return None if terms is None else compile_preferred_terms(terms)
+    return None if terms is None else node_selectors.compile_preferred_terms(terms)
 
 
 def _named_nodes(required: NodeSelector) -> frozenset[str] | None:
@@ -184,5 +176,5 @@ def _named_nodes(required: NodeSelector) -> frozenset[str] | None:
 
 
 def _named_by_term(term: NodeSelectorTerm) -> set[str] | None:
-    lists = [set(f.values) for f in term.match_fields if f.key == NODE_NAME_FIELD and f.operator == IN]
+    lists = [set(f.values) for f in term.match_fields if f.key == node_selectors.NODE_NAME_FIELD and f.operator == IN]
     return set.intersection(*lists) if lists else None

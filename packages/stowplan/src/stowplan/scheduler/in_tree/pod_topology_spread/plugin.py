@@ -51,7 +51,7 @@ from stowplan.scheduler.in_tree.common.domains import (
 )
 from stowplan.scheduler.in_tree.common.node_selection import required_node_affinity_mask, untolerated_mask
 from stowplan.scheduler.in_tree.common.normalization import bounds_of, mapped
-from stowplan.scheduler.in_tree.pod_topology_spread import hints
+from stowplan.scheduler.in_tree.pod_topology_spread import hints, skew
 from stowplan.scheduler.in_tree.pod_topology_spread.amounts import (
     Part,
     by_difference,
@@ -72,14 +72,6 @@ from stowplan.scheduler.in_tree.pod_topology_spread.constraints import (
 )
 from stowplan.scheduler.in_tree.pod_topology_spread.declaration import DECLARATION, PodTopologySpreadArgs
 from stowplan.scheduler.in_tree.pod_topology_spread.default_selector import default_selector
-from stowplan.scheduler.in_tree.pod_topology_spread.skew import (
-    SkewAhead,
-    Spread,
-    entries_of,
-    guaranteed_feasible_sets,
-    skewed_rows,
-    spread_of,
-)
 
 PRE_FILTER_KEY = "PreFilterPodTopologySpread"
 PRE_SCORE_KEY = "PreScorePodTopologySpread"
@@ -92,7 +84,7 @@ _MAX_NUMBERS = 4096
 
 
 class _FilterState(PlainStruct, eq=False):
-    spreads: list[Spread]
+    spreads: list[skew.Spread]
     #: (slot, version) of the counters that this depends on.
     versions: list[tuple[int, int]]
 
@@ -296,7 +288,7 @@ class PodTopologySpread(
 
     def guaranteed_feasible_sets(self, state: CycleState, pod: PodInfo, lost: int) -> FeasibleSets | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
-        return guaranteed_feasible_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
+        return skew.guaranteed_feasible_sets(() if found is None else found.spreads, self.handle.cluster.table.n, lost)
 
     def batch_state(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> BatchState | None:
         if self._unaffected(state, shapes):
@@ -307,14 +299,14 @@ class PodTopologySpread(
         scores = self._scores_ahead(state, pod, shapes)
         return None if scores is None else BatchState(refusals, scores)
 
-    def _refusals_ahead(self, state: CycleState, shapes: Collection[PodShape]) -> Sequence[SkewAhead] | None:
+    def _refusals_ahead(self, state: CycleState, shapes: Collection[PodShape]) -> Sequence[skew.SkewAhead] | None:
         found: _FilterState | None = state.get(PRE_FILTER_KEY)
         ahead = []
         for spread, (slot, _) in zip(found.spreads, found.versions, strict=True) if found is not None else ():
             counted = self._counted(slot, shapes)
             if counted is None:
                 return None
-            ahead.append(SkewAhead(spread, self.handle.cluster.table.n, counted=counted))
+            ahead.append(skew.SkewAhead(spread, self.handle.cluster.table.n, counted=counted))
         return ahead
 
     def _scores_ahead(self, state: CycleState, pod: PodInfo, shapes: Collection[PodShape]) -> SoftAhead | None:
@@ -360,7 +352,7 @@ class PodTopologySpread(
         spreads, versions = [], []
         for part in prepared:
             slot = self._counter(part.term)
-            spreads.append(spread_of(part, self._sums(slot, part.domains)))
+            spreads.append(skew.spread_of(part, self._sums(slot, part.domains)))
             versions.append(self._version(slot))
         state.write(PRE_FILTER_KEY, _FilterState(spreads, versions))
         return None
@@ -388,14 +380,14 @@ class PodTopologySpread(
         masks = []
         for spread in found.spreads:
             missing = None if spread.domains.missing is None else nodes.take(spread.domains.missing)
-            skewed = skewed_rows(spread, nodes, state)
+            skewed = skew.skewed_rows(spread, nodes, state)
             masks.append((spread.constraint, missing, skewed))
             for mask in (missing, skewed):
                 if mask is not None:
                     refused = mask if refused is None else refused | mask
         if refused is None or not refused.any():
             return None
-        return Rejections(refused, lambda: entries_of(masks))
+        return Rejections(refused, lambda: skew.entries_of(masks))
 
     # -- score --------------------------------------------------------------------------------------------------------
 
