@@ -72,10 +72,8 @@ class ProfilePlugins:
             enabled.add(_GANGS)
         for name in sorted(enabled):
             plugin = self.plugins[name] = self._build(name, self.profile, registry, self.handle)
-            plugin.reads, plugin.hang_guard = (
-                interface.trusted_reads(plugin),
-                registry.guards.get(name, plugin.hang_guard),
-            )
+            plugin.reads = interface.trusted_reads(plugin)
+            plugin.hang_guard = registry.guards.get(name, plugin.hang_guard)
             if isinstance(plugin, interface.ScorePlugin):
                 plugin.normalizes = type(plugin).normalize is not interface.ScorePlugin.normalize
 
