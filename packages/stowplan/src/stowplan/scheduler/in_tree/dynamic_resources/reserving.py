@@ -235,9 +235,12 @@ class Reserving:
         if claim_key(claim) in reserved.shared:
             claim, is_writer = yield from writer.turn(claim)
             if not is_writer:
-                known = any(user.uid == consumer.uid for user in claim.status.reserved_for)
-                return claim if known else (yield from writer.join(claim, consumer))
-        return (yield from writer.write(claim, allocation, consumer))
+                if any(user.uid == consumer.uid for user in claim.status.reserved_for):
+                    return claim
+                allocation = None
+        if allocation is None:
+            return (yield from writer.reserve(claim, consumer))
+        return (yield from writer.allocate(claim, allocation, consumer))
 
     def _store(
         self, reserved: ReservedDevices, place: int, pod: PodInfo, allocation: AllocationResult

@@ -1,11 +1,11 @@
 """PreBind: write allocations and reservations to claims, and wait for devices that have to become ready.
 
-Each claim takes up to two requests: its finalizer, then its status. A concurrent change of the claim causes a conflict,
-after which it is read and checked again: another scheduler may have allocated it, or it was deleted. The allocation is
-held in flight until the last request is answered.
+An allocation takes up to two requests: the claim's finalizer, then its status. A concurrent change of the claim causes
+a conflict, after which it is read and checked again: another scheduler may have allocated it, or it was deleted. The
+allocation is held in flight until the last request is answered. A reservation of an allocated claim is one request
+without conflicts.
 
-Upstream: bindClaim of dynamicresources.go. There whole claims are updated; here patches with a resourceVersion only
-change what they contain, with the same conflicts.
+Upstream: bindClaim of dynamicresources.go. There whole claims are updated; here patches only change what they contain.
 """
 
 from __future__ import annotations
@@ -86,13 +86,15 @@ class ClaimWriter:
             raise WriteError(f'could not find ResourceClaim "{key}"')
         return found, False
 
-    def write(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ResourceClaimConsumerReference
+    def allocate(
+        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
-        """Allocate (None: it is allocated) and reserve a claim; raises WriteError."""
+        """Allocate and reserve a claim; raises WriteError."""
         for left in reversed(range(_TRIES)):
-            self._check(claim, allocation)
-            if allocation is not None and FINALIZER not in claim.metadata.finalizers:
+            _check_present(claim)
+            if claim.status.allocation is not None:
+                raise WriteError(f"claim {claim_key(claim)} got allocated elsewhere in the meantime")
+            if FINALIZER not in claim.metadata.finalizers:
                 outcome = yield _finalizing(claim)
                 if isinstance(outcome, Done):
                     claim = _answered(outcome, claim)
@@ -104,25 +106,28 @@ class ClaimWriter:
                 if isinstance(outcome, Done):
                     return _answered(outcome, _merged(claim, wanted))
             if not isinstance(outcome.error, Conflict) or not left:
-                what = "add allocation and reservation" if allocation is not None else "add reservation"
-                if allocation is not None and FINALIZER not in claim.metadata.finalizers:
-                    what = "add finalizer"
+                finalized = FINALIZER in claim.metadata.finalizers
+                what = "add allocation and reservation" if finalized else "add finalizer"
                 raise WriteError(f"{what} to claim {claim_key(claim)}: {outcome.error}")
             yield Wait(seconds=_PAUSE)
             claim = yield from self._read_again(claim)
         raise AssertionError("the last try returns or raises")
 
-    def join(
+    def reserve(
         self, claim: ResourceClaim, consumer: ResourceClaimConsumerReference
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
-        """Reserve a claim whose allocation another pod has just written; raises WriteError.
+        """Reserve a claim that is allocated; raises WriteError.
 
-        Many pods of a group do this at once, so it is a patch that cannot conflict.
+        Many pods that share it do this at once, so it is a patch that cannot conflict. The API server refuses it if
+        the claim is not allocated any more.
         """
+        _check_present(claim)
+        if claim.status.allocation is None and self._readiness.enabled:
+            raise WriteError(f"claim {claim_key(claim)} got deallocated elsewhere in the meantime")
         outcome = yield _reserving(claim, {"reservedFor": [to_dict(consumer)]})
         if not isinstance(outcome, Done):
             raise WriteError(f"add reservation to claim {claim_key(claim)}: {outcome.error}")
-        return _answered(outcome, claim)
+        return _answered(outcome, _merged(claim, {"reservedFor": _with(claim, consumer)}))
 
     def _read_again(self, claim: ResourceClaim) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         metadata = claim.metadata
@@ -131,28 +136,13 @@ class ClaimWriter:
             raise WriteError(f"get updated claim {claim_key(claim)} after conflict: {outcome.error}")
         return _answered(outcome, claim)
 
-    def _check(self, claim: ResourceClaim, allocation: AllocationResult | None) -> None:
-        if claim.metadata.deletion_timestamp is not None:
-            raise WriteError(f"claim {claim_key(claim)} got deleted in the meantime")
-        if allocation is not None and claim.status.allocation is not None:
-            raise WriteError(f"claim {claim_key(claim)} got allocated elsewhere in the meantime")
-        if allocation is None and claim.status.allocation is None and self._readiness.enabled:
-            raise WriteError(f"claim {claim_key(claim)} got deallocated elsewhere in the meantime")
-
     def _status_of(
-        self, claim: ResourceClaim, allocation: AllocationResult | None, consumer: ResourceClaimConsumerReference
+        self, claim: ResourceClaim, allocation: AllocationResult, consumer: ResourceClaimConsumerReference
     ) -> dict[str, Any]:
         """The changed fields of the status."""
-        reserved = claim.status.reserved_for
-        if all(user.uid != consumer.uid for user in reserved):
-            reserved = (*reserved, consumer)
-        found: dict[str, Any] = {"reservedFor": [to_dict(user) for user in reserved]}
-        # An existing allocation is immutable; if an older scheduler wrote it without a timestamp, it has none.
-        if allocation is not None:
-            if self._readiness.enabled and allocation.allocation_timestamp is None:
-                allocation = replace(allocation, allocation_timestamp=timestamp(self._readiness.now()))
-            found["allocation"] = to_dict(allocation)
-        return found
+        if self._readiness.enabled and allocation.allocation_timestamp is None:
+            allocation = replace(allocation, allocation_timestamp=timestamp(self._readiness.now()))
+        return {"reservedFor": _with(claim, consumer), "allocation": to_dict(allocation)}
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -263,6 +253,19 @@ def _status_patch(claim: ResourceClaim, status: dict[str, Any]) -> Patch:
         type_="merge",
         subresource="status",
     )
+
+
+def _check_present(claim: ResourceClaim) -> None:
+    if claim.metadata.deletion_timestamp is not None:
+        raise WriteError(f"claim {claim_key(claim)} got deleted in the meantime")
+
+
+def _with(claim: ResourceClaim, consumer: ResourceClaimConsumerReference) -> list[dict[str, Any]]:
+    """Those that the claim is reserved for, with one more."""
+    reserved = claim.status.reserved_for
+    if all(user.uid != consumer.uid for user in reserved):
+        reserved = (*reserved, consumer)
+    return [to_dict(user) for user in reserved]
 
 
 def _merged(claim: ResourceClaim, status: dict[str, Any]) -> ResourceClaim:

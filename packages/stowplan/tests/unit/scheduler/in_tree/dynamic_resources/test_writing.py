@@ -49,7 +49,7 @@ def ended(steps, *outcomes):
 
 def test_a_claim_is_finalized_then_allocated_and_reserved():
     finalized = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="8"))
-    asked, written = ended(writer().write(CLAIM, ALLOCATION, POD), Done(finalized), Done(finalized))
+    asked, written = ended(writer().allocate(CLAIM, ALLOCATION, POD), Done(finalized), Done(finalized))
     first, second = asked
     assert first.body == {"metadata": {"resourceVersion": "7", "uid": "c-uid", "finalizers": [FINALIZER]}}
     assert (second.subresource, second.body["metadata"]["resourceVersion"]) == ("status", "8")
@@ -62,7 +62,7 @@ def test_a_claim_is_finalized_then_allocated_and_reserved():
 def test_an_allocation_that_exists_is_not_written_again():
     """It is immutable, even if it lacks a timestamp because an older scheduler wrote it."""
     allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
-    asked, written = ended(writer().write(allocated, None, POD), Done(None))
+    asked, written = ended(writer().reserve(allocated, POD), Done(None))
     assert list(asked[0].body["status"]) == ["reservedFor"]
     assert written.status.allocation == allocated.status.allocation
     assert [user.name for user in written.status.reserved_for] == ["p"]
@@ -70,7 +70,7 @@ def test_an_allocation_that_exists_is_not_written_again():
 
 def test_after_a_conflict_the_claim_is_reread():
     newer = replace(CLAIM, metadata=replace(CLAIM.metadata, finalizers=(FINALIZER,), resource_version="9"))
-    asked, _ = ended(writer().write(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))
+    asked, _ = ended(writer().allocate(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))
     assert [type(step) for step in asked] == [Patch, Wait, Read, Patch]
     assert asked[-1].body["metadata"]["resourceVersion"] == "9"
 
@@ -84,17 +84,17 @@ def test_after_a_conflict_the_claim_is_reread():
 )
 def test_concurrent_changes_of_the_claim_are_errors(changes, message):
     newer = decode_object(a_claim("c", exactly(), **changes))
-    assert ended(writer().write(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))[1] == message
+    assert ended(writer().allocate(CLAIM, ALLOCATION, POD), CONFLICT, Done(0.01), Done(newer))[1] == message
 
 
 def test_a_refused_write_is_an_error():
-    problem = ended(writer().write(CLAIM, ALLOCATION, POD), Refused(BadRequest("no")))[1]
+    problem = ended(writer().allocate(CLAIM, ALLOCATION, POD), Refused(BadRequest("no")))[1]
     assert problem == "add finalizer to claim default/c: no"
 
 
 def test_a_claim_that_was_deallocated_is_not_reserved():
     with pytest.raises(WriteError, match="claim default/c got deallocated elsewhere in the meantime"):
-        next(writer().write(CLAIM, None, POD))
+        next(writer().reserve(CLAIM, POD))
 
 
 CONDITIONS = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
@@ -184,11 +184,11 @@ def test_other_holders_wait_for_the_write(gave_up):
     assert stop.value.value == ((CLAIM, True) if gave_up else (written, False))
 
 
-def test_joining_a_written_claim_patches_without_version():
+def test_reservations_cannot_conflict_with_each_other():
     allocated = decode_object(a_claim("c", exactly(), status=allocation("g0"), resourceVersion="7"))
-    asked, _ = ended(writer().join(allocated, POD), Done(None))
+    asked, _ = ended(writer().reserve(allocated, POD), Done(None))
     assert asked[0].body == {"metadata": {"uid": "c-uid"}, "status": {"reservedFor": [dict(to_dict(POD))]}}
     assert (asked[0].type_, asked[0].subresource) == ("strategic", "status")
-    assert ended(writer().join(allocated, POD), Refused(BadRequest("no")))[1] == (
+    assert ended(writer().reserve(allocated, POD), Refused(BadRequest("no")))[1] == (
         "add reservation to claim default/c: no"
     )
