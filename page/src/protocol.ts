@@ -348,6 +348,7 @@ export interface QueueRecord {
   onPermitLeftOut?: number;
   wakes?: WakeRecord[];
   leader?: string;
+  quotas?: QuotaRecord[];
   page?: unknown[];
 }
 
@@ -363,6 +364,15 @@ export interface QueueStateRecord {
 export interface QueuedPodRecord extends QueueStateRecord {
   pod: string;
   reason?: string;
+}
+
+export interface QuotaRecord {
+  quota: string;
+  resource: string;
+  used: number;
+  least: number;
+  most?: number;
+  lenders?: string[];
 }
 
 export interface RebalanceRecord {
@@ -476,6 +486,7 @@ export interface SideRecord {
   pods: number;
   pending: string[];
   reasons: Record<string, number>;
+  quotas: QuotaRecord[];
 }
 
 export interface SnapshotMessage {

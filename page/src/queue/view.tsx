@@ -8,6 +8,7 @@ import type { DecisionRecord, QueuedPodRecord, QueueRecord, WakeRecord } from ".
 import { nodeHref, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import type { Source } from "../source/source";
+import { Quotas } from "./quotas";
 
 const LIMIT = 1000;
 const INTERVAL = 1500;
@@ -24,6 +25,7 @@ export function QueueView({ source, plan }: ViewProps) {
         {(record) => (
           <>
             <Lanes record={record} />
+            {record.quotas && record.quotas.length > 0 && <Quotas quotas={record.quotas} />}
             {record.wakes && record.wakes.length > 0 && <Wakes wakes={record.wakes} />}
           </>
         )}

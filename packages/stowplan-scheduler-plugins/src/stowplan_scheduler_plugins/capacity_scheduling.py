@@ -7,7 +7,7 @@ their priorities; one beyond it evicts pods of its own, of lower priority. What 
 Upstream: pkg/capacityscheduling in scheduler-plugins.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from stowplan.plugins import (
@@ -24,6 +24,7 @@ from stowplan.plugins import (
     NotFoundError,
     PodInfo,
     PreFilterPlugin,
+    QuotaUse,
     Reason,
     ReservePlugin,
     Status,
@@ -37,6 +38,7 @@ from stowplan_scheduler_plugins.elastic_quotas import Ledger, Quotas, plus, requ
 from stowplan_scheduler_plugins.kinds import ElasticQuota
 from stowplan_scheduler_plugins.preempting import STILL_TERMINATING, PreemptingPlugin
 from stowplan_scheduler_plugins.quota_evictions import Asked, QuotaEvictions
+from stowplan_scheduler_plugins.quota_uses import quota_uses
 
 OVER_MAX = Reason("OverQuotaMax", "Pod {pod} is rejected in PreFilter because ElasticQuota {quota} is more than Max")
 OVER_MIN = Reason(
@@ -57,6 +59,9 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
     def quotas(self) -> Quotas:
         """All quotas, with what the pods on nodes use."""
         return self._ledger.quotas()
+
+    def quota_uses(self) -> Iterator[QuotaUse]:
+        return quota_uses(self.quotas())
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         quotas, request = self.quotas(), request_of(pod)

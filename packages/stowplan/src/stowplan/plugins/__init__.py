@@ -19,7 +19,7 @@ Requests           Bind, Create, Update, Patch, Delete, Read and Wait, for gener
 Reuse of results   Reads, CountsPods, BatchState, SignPlugin, ShapeSigned, TemplateSigned, ReadsNoObjects; see
                    docs/extend/declarations.md
 Arguments, objects `stowplan.plugins.arguments`: arguments as Kubernetes declares them; `stowplan.plugins.objects`
-Explanations       Explanation, Remedy, Change, Dial
+Explanations       Explanation, Remedy, Change, Dial, QuotaUse
 """
 
 from typing import TYPE_CHECKING
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.cycle_state import PodsToActivate as PodsToActivate
     from stowplan.scheduler.framework.declarations import CountsPods as CountsPods
     from stowplan.scheduler.framework.declarations import Plugin as Plugin
+    from stowplan.scheduler.framework.declarations import QuotaUse as QuotaUse
     from stowplan.scheduler.framework.declarations import Reads as Reads
     from stowplan.scheduler.framework.declarations import ReadsNoObjects as ReadsNoObjects
     from stowplan.scheduler.framework.declarations import ShapeSigned as ShapeSigned

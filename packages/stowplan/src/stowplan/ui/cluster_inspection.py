@@ -27,7 +27,7 @@ from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.inspection import records
 from stowplan.scheduler.inspection.devices import Devices, DevicesRecord, NodeDevicesRecord
-from stowplan.scheduler.inspection.queue_state import main_reason
+from stowplan.scheduler.inspection.queue_state import main_reason, quota_records
 from stowplan.scheduler.inspection.room import RoomRecord, room_of
 from stowplan.ui.page_routes import key_of, limit_of
 from stowplan.ui.room_trend import RoomTrend
@@ -157,7 +157,10 @@ class ClusterInspection:
             )
             found |= {key: replace(record, pod=key) for key in (first.key, *others)}
         pods = tuple(found[info.key] for info in waiting)
-        return records.QueueRecord(counts=dict(Counter(pod.place for pod in pods)), pods=pods, left_out=0)
+        quotas = quota_records(self.cluster.engine.frameworks.values())
+        return records.QueueRecord(
+            counts=dict(Counter(pod.place for pod in pods)), pods=pods, left_out=0, quotas=quotas
+        )
 
     def _judged(self, info: PodInfo) -> records.QueuedPodRecord:
         verdict = self.cluster.verdict(info)

@@ -156,6 +156,7 @@ class SchedulerPages:
             on_permit_left_out=len(self._scheduler.waiting_pods) - len(on_permit),
             wakes=tuple(one.record() for one in self._scheduler.stories.last_wakes()),
             leader=self._other_leader(),
+            quotas=queue_state.quota_records(self._scheduler.frameworks.values()),
         )
         page = _with_page(record, request, lambda: [*self._caveat(), *queue_page(record, summary=queue.summary())])
         return _json(page)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stowplan.ask.explain.text.tables import Block, plain
-from stowplan.scheduler.inspection.records import Record, document
+from stowplan.scheduler.inspection.records import QuotaRecord, Record, document
 
 _LINE = "\n"
 
@@ -217,6 +217,8 @@ class SideRecord(Answer, frozen=True, kw_only=True):
     pending: tuple[str, ...]
     #: Reason -> number of pending pods.
     reasons: dict[str, int]
+    #: The quotas of plugins.
+    quotas: tuple[QuotaRecord, ...] = ()
 
 
 class WhatIfRecord(PagedAnswer, frozen=True, kw_only=True):

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from stowplan.ask.explain.text.tables import Block, Cell, Grid, Line
 from stowplan.ask.what_if import answer_records
-from stowplan.scheduler.framework.explanations.formatting import count, listed
+from stowplan.scheduler.framework.explanations.formatting import amount, count, listed
+from stowplan.scheduler.inspection.records import QuotaRecord
 
 #: Maximum number of table rows, and of names in a line and in a row.
 _SHOWN, _NAMED, _IN_A_ROW = 20, 5, 3
@@ -152,8 +153,35 @@ def what_if_page(record: answer_records.WhatIfRecord) -> list[Block]:
     if record.elsewhere:
         blocks += [Line(), Line((("Go elsewhere", "head"),))]
         blocks += table(("POD", "BEFORE", "AFTER"), [(pod, *nodes) for pod, nodes in record.elsewhere.items()])
+    blocks += _quotas(before, after)
     blocks += _waiting(after)
     return blocks + notes_block(record.notes)
+
+
+def _quotas(before: answer_records.SideRecord, after: answer_records.SideRecord) -> list[Block]:
+    """The quotas of which more or less is used, or that have changed."""
+    known = {(one.quota, one.resource): one for one in before.quotas}
+    changed = [one for one in after.quotas if one != known.get((one.quota, one.resource))]
+    if not changed:
+        return []
+    rows = [(one.quota, *_of_quota(one, known.get((one.quota, one.resource)))) for one in changed[:_SHOWN]]
+    columns = ("QUOTA", "BEFORE", "AFTER", "GUARANTEED", "AT MOST", "BORROWS")
+    return [Line(), Line((("What quotas use", "head"),)), *table(columns, rows, {1, 2, 3, 4})]
+
+
+def _of_quota(after: QuotaRecord, before: QuotaRecord | None) -> tuple[str, ...]:
+    def shown(number: int | None) -> str:
+        return "" if number is None else f"{amount(after.resource, number)} {after.resource}"
+
+    borrowed = after.used - after.least
+    of = f" of {', '.join(after.lenders)}" if after.lenders else ""
+    return (
+        shown(before.used if before is not None else 0),
+        shown(after.used),
+        shown(after.least),
+        shown(after.most),
+        f"{shown(borrowed)}{of}" if borrowed > 0 else "",
+    )
 
 
 def _waiting(side: answer_records.SideRecord) -> list[Block]:

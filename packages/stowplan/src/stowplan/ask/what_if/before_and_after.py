@@ -18,6 +18,8 @@ from stowplan.ask.what_if.hypothetical_nodes import DaemonSets
 from stowplan.ask.what_if.settling import Settling
 from stowplan.kube.api.eviction_outcomes import belongs_to_node
 from stowplan.kube.structs import PlainStruct
+from stowplan.scheduler.inspection.queue_state import quota_records
+from stowplan.scheduler.inspection.records import QuotaRecord
 
 Look = Callable[[Cluster], None]
 
@@ -96,11 +98,16 @@ class _Side(PlainStruct, frozen=True):
     #: Volumes that provisioners have to create.
     provisions: set[Provision]
     notes: list[str]
+    quotas: tuple[QuotaRecord, ...]
 
     def record(self) -> SideRecord:
         reasons = Counter(self.pending.values())
         return SideRecord(
-            nodes=self.nodes, pods=self.pods, pending=tuple(self.pending), reasons=dict(reasons.most_common())
+            nodes=self.nodes,
+            pods=self.pods,
+            pending=tuple(self.pending),
+            reasons=dict(reasons.most_common()),
+            quotas=self.quotas,
         )
 
 
@@ -117,7 +124,16 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
         look(cluster)
         state = cluster.state
         placed = len(state.placed_pods())
-        return _Side(state.table.count, placed, _homes(cluster), settling.stranded, settling.provisions, settling.notes)
+        quotas = quota_records(cluster.engine.frameworks.values())
+        return _Side(
+            state.table.count,
+            placed,
+            _homes(cluster),
+            settling.stranded,
+            settling.provisions,
+            settling.notes,
+            quotas,
+        )
 
 
 def _homes(cluster: Cluster) -> dict[str, str]:

@@ -7,7 +7,7 @@ results. All of them are optional, and explained to authors in docs/extend/decla
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from enum import Enum
 from importlib import import_module
 from importlib.util import find_spec
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.config.declaration import PluginDeclaration
+from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.declared_groups import GroupKind
 from stowplan.scheduler.cluster.objects import ANY_OBJECT, ObjectDependency
@@ -62,6 +63,20 @@ ABOUT = {
     "repeats": ("post_filter",),
     "sign_version": ("sign_pod",),
 }
+
+
+class QuotaUse(PlainStruct, frozen=True, kw_only=True):
+    """What a quota's pods use of one resource; CPU is in millicores, memory in bytes."""
+
+    #: Such as the namespace that it is for.
+    quota: str
+    resource: str
+    used: int
+    #: What is guaranteed, and the most that may be used; None: no limit.
+    least: int
+    most: int | None = None
+    #: If more is used than is guaranteed: who does not use all of theirs, a few of them.
+    lenders: tuple[str, ...] = ()
 
 
 class Guard(Protocol):
@@ -154,6 +169,10 @@ class Plugin(ABC):
         GenericWorkload, too.
         """
         return None
+
+    def quota_uses(self) -> Iterable[QuotaUse]:
+        """How the quotas stand that the plugin keeps, for what-if answers and the page."""
+        return ()
 
     def sources(self) -> Collection[Source]:
         """What is measured for the plugin (`stowplan.controllers.Source`).

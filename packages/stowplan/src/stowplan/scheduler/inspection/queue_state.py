@@ -1,11 +1,20 @@
-"""The state of pods in the scheduling queue, as records."""
+"""The state of pods in the scheduling queue, and of the quotas that plugins keep, as records."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
-from stowplan.scheduler.inspection.records import QueuedPodRecord, SchedulerRecord
+import msgspec
+
+from stowplan.kube.klog import get_logger
+from stowplan.scheduler.framework.boundary import call
+from stowplan.scheduler.framework.declarations import Plugin, QuotaUse
+from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.status import typed
+from stowplan.scheduler.inspection.records import QueuedPodRecord, QuotaRecord, SchedulerRecord
 from stowplan.scheduler.inspection.stories import Story, time_text
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
@@ -16,6 +25,9 @@ WAITS_FOR_CLAIM = "waits for claim"
 #: A reason may contain commas, and one about the pod as a whole has no number of nodes.
 _NEXT_REASON = re.compile(r", (?=\d+ )")
 _REASON = re.compile(r"(?:(?P<nodes>\d+) )?(?P<text>.*)", re.DOTALL)
+_MAX_QUOTAS = 500
+
+_log = get_logger(__name__)
 
 
 def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
@@ -23,6 +35,24 @@ def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
     found = (one.message for one in queued.pod.pod.status.conditions if one.type == "PodScheduled")
     reason = main_reason(next(found, "")) if queued.rejectors else ""
     return QueuedPodRecord(pod=queued.key, place=queued.place.value, reason=reason, **_state(queued))
+
+
+def quota_records(frameworks: Iterable[Framework]) -> tuple[QuotaRecord, ...]:
+    """How the quotas of these profiles' plugins stand; those that borrow first."""
+    found: dict[tuple[str, str], QuotaUse] = {}
+    everyone = (plugin for framework in frameworks for plugin in framework.plugins.values())
+    # Nearly none has any.
+    for plugin in (plugin for plugin in everyone if type(plugin).quota_uses is not Plugin.quota_uses):
+        failed, at = partial(_unknown, plugin.name), ("QuotaUses", plugin)
+        for use in call(plugin.quota_uses, check=tuple, required=True, failed=failed, at=at):
+            found[use.quota, use.resource] = use
+    ordered = sorted(found.values(), key=lambda use: (use.used <= use.least, use.quota, use.resource))
+    return tuple(QuotaRecord(**msgspec.structs.asdict(use)) for use in ordered[:_MAX_QUOTAS])
+
+
+def _unknown(plugin: str, why: BaseException, by: Callable[..., Any]) -> tuple[QuotaUse, ...]:
+    _log.error(None, "A plugin failed to say how its quotas stand", plugin=plugin, cause=typed(why))
+    return ()
 
 
 def main_reason(message: str) -> str:

@@ -196,6 +196,19 @@ class WakeRecord(Record, frozen=True, kw_only=True):
     rejected_by: tuple[str, ...] = ()
 
 
+class QuotaRecord(Record, frozen=True, kw_only=True):
+    """How a quota stands for one resource; CPU in millicores, memory in bytes."""
+
+    quota: str
+    resource: str
+    used: int
+    #: What is guaranteed, and the most that may be used; absent: no limit.
+    least: int
+    most: int | None = None
+    #: If more is used than is guaranteed: who leaves theirs to others, a few of them.
+    lenders: tuple[str, ...] = ()
+
+
 class QueueRecord(Record, frozen=True, kw_only=True):
     """The pods in the scheduling queue."""
 
@@ -211,6 +224,8 @@ class QueueRecord(Record, frozen=True, kw_only=True):
     wakes: tuple[WakeRecord, ...] = ()
     #: For a standby replica: the leader, "" for none.
     leader: str | None = None
+    #: The quotas of plugins, those that borrow first; at most 500.
+    quotas: tuple[QuotaRecord, ...] = ()
     page: list[Any] | None = None
 
 
