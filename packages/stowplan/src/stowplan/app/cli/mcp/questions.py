@@ -265,7 +265,7 @@ QUESTIONS = (
         name="survive",
         title="What the loss of nodes would cost",
         description="Which pods would find no node if a zone, a rack or a node were lost, one loss at a time. In a "
-        "large cluster, a loss of each node takes longer than a client waits: name one with `only`.",
+        "large cluster, some losses take longer than a client waits: name one with `only`.",
         arguments=Survive,
         records=(SurviveRecord,),
         call=_about(_survive),
