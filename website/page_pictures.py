@@ -1,7 +1,8 @@
 """The pictures of docs/use, taken of the real page: a cluster of files, and simulations.
 
-    python website/page_pictures.py docs/assets
+    python website/page_pictures.py docs/assets [week.csv]
 
+week.csv: the week of a trace in docs/use/rebalance.md, which is simulated twice.
 Needs Chromium and what the tests need. The same sources give the same pictures, but for the fonts of the machine.
 """
 
@@ -18,13 +19,15 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from playwright.sync_api import sync_playwright
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from playwright.sync_api import Browser, Page
 
+WEEK = Path(__file__).parent.parent / "examples/simulation/gpu-week.yaml"
 WORKLOADS = {
     "shop": {"web": (26, "500m", "1Gi"), "cart": (18, "250m", "512Mi"), "search": (8, "2", "6Gi")},
     "data": {"cache": (20, "500m", "4Gi"), "etl": (9, "3", "8Gi"), "stream": (16, "1", "2Gi")},
@@ -152,7 +155,7 @@ def _workbench(**change: Any) -> str:
     return f"#/workbench?change={json.dumps(change, separators=(',', ':'))}"
 
 
-def take(browser: Browser, out: Path, folder: Path) -> None:
+def take(browser: Browser, out: Path, folder: Path, week: Sequence[Path]) -> None:
     (folder / "cluster.json").write_text(json.dumps(cluster()))
     trial = _workbench(addNodes=[{"count": 2, "like": "node-a1"}], remove=["node-b1"])
     pictures = {
@@ -178,6 +181,8 @@ def take(browser: Browser, out: Path, folder: Path) -> None:
         opened(browser, address, "#/time?at=2026-01-01T00:52:00Z", (1360, 1010)) as page,
     ):
         page.screenshot(path=out / "page-time.png")
+    for path in week:
+        take_week(browser, out, folder, path)
     context = browser.new_context(viewport={"width": 1100, "height": 1000})
     page = context.new_page()
     page.goto((folder / "spread/report.html").as_uri())
@@ -186,11 +191,25 @@ def take(browser: Browser, out: Path, folder: Path) -> None:
     context.close()
 
 
+def take_week(browser: Browser, out: Path, folder: Path, trace: Path) -> None:
+    scenario = yaml.safe_load(WEEK.read_text())
+    shutil.copy(trace, folder / "week.csv")
+    for name, events in (("without", []), ("with", scenario["events"])):
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump({**scenario, "events": events}))
+        command = [sys.executable, "-m", "stowplan", "simulate", f"{name}.yaml", "--quiet", "--out", name]
+        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    with (
+        served("--simulation", "without", "--simulation", "with", folder=folder) as address,
+        opened(browser, address, "#/time?at=2026-01-06T12:00:00Z", (1360, 1010)) as page,
+    ):
+        page.screenshot(path=out / "rebalance-week.png")
+
+
 def main() -> None:
     path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        take(browser, Path(sys.argv[1]), Path(folder))
+        take(browser, Path(sys.argv[1]), Path(folder), [*map(Path, sys.argv[2:])])
         browser.close()
 
 
