@@ -1,5 +1,5 @@
-"""`stowplan ui` with a live cluster: it follows it, answers questions, and tries changes on a copy without changing
-the cluster."""
+"""`stowplan ui` with a live cluster: it follows it, answers questions, and tries changes without changing the
+cluster."""
 
 import json
 import subprocess

@@ -1,6 +1,8 @@
 """`stowplan ui`: the page of a cluster, served or saved; its options and errors."""
 
+import asyncio
 import gc
+import json
 import os
 import re
 import signal
@@ -12,6 +14,10 @@ import urllib.request
 
 import pytest
 
+from stowplan.kube.api.users import UserInfo
+from stowplan_cluster.apiserver.api_server import ApiServer
+from stowplan_cluster.front.front_settings import FrontSettings
+from stowplan_cluster.front.http_front import Front
 from support.http.http_errors import http_error
 from support.page.saved import data_of
 from support.processes import forked
@@ -181,3 +187,44 @@ def test_two_simulations_have_names_that_differ(run, simulated, tmp_path):
         f"{simulated} (1)",
         f"{simulated} (2)",
     ]
+
+
+@pytest.mark.slow
+async def test_a_live_cluster(tmp_path):
+    """Changes are tried on the cluster that is followed, and undone; who may not list pods is told so."""
+    api = ApiServer()
+    api.create_all([node("a"), node("b"), *may_list("nodes", user="half")])
+    users = {"half": UserInfo("half", groups=("system:authenticated",))}
+    front = Front(api, settings=FrontSettings(port=0, users=users, certificates=tmp_path, token="admin"))
+    await front.start()
+    try:
+        front.write_kubeconfig(tmp_path / "kubeconfig")
+        command = [sys.executable, "-m", "stowplan", "ui", "--kubeconfig", str(tmp_path / "kubeconfig")]
+        env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        pipe = asyncio.subprocess.PIPE
+        refused = await asyncio.create_subprocess_exec(*command, "--token", "half", stdout=pipe, stderr=pipe)
+        out, err = await refused.communicate()
+        assert (refused.returncode, out) == (2, b"")
+        assert b"error: pods cannot be listed: pods is forbidden" in err
+        page = await asyncio.create_subprocess_exec(*command, stdout=pipe, env=env)
+        address, _, token = (await page.stdout.readline()).decode().split()[-1].partition("#token=")
+        change = {"change": {"remove": ["a"]}}
+        for _ in range(2):
+            asked = urllib.request.Request(f"{address}what-if", json.dumps(change).encode())
+            asked.add_header("Authorization", f"Bearer {token}")
+            answer = json.loads(await asyncio.to_thread(lambda asked=asked: urllib.request.urlopen(asked).read()))
+            assert (answer["before"]["nodes"], answer["after"]["nodes"]) == (2, 1)
+        page.send_signal(signal.SIGINT)
+        await page.wait()
+    finally:
+        await front.stop()
+        api.close()
+
+
+def may_list(resource, *, user):
+    rbac = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": [resource], "verbs": ["get", "list", "watch"]}]
+    yield {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": user}, "rules": rules}
+    binding = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": user}}
+    subjects = [{"apiGroup": rbac, "kind": "User", "name": user}]
+    yield binding | {"roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": user}, "subjects": subjects}
