@@ -8,9 +8,11 @@ import yaml
 import stowplan
 from stowplan.controllers import Runner
 from stowplan.kube.timing.times import ManualTime, settle
+from stowplan.scheduler.inspection.queue_state import quota_records
 from stowplan.testing import a_node, a_pod
 from stowplan_cluster.apiserver.embedded import EmbeddedApi
 from stowplan_scheduler_plugins.controller import PodGroupController
+from stowplan_scheduler_plugins.elastic_quotas import Quota
 from stowplan_scheduler_plugins.kinds import LABEL
 from support.api.embedded import Api, pod
 from support.paths import ROOT
@@ -80,3 +82,44 @@ def test_zones_that_contradict_each_other_give_an_answer(zones):
     assert set(verdict["scores"]) | set(verdict["rejected"]) == {"n1", "n2"}
     reasons = (verdict["rejected"].get("n1") or {}).get("reasons", [])
     assert reasons in ([], ["cannot align container"])
+
+
+def custom(kind, namespace, name, **spec):
+    metadata = {"name": name, "namespace": namespace}
+    return {"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_ten_thousand_groups_and_quotas_that_overlap(whole, monkeypatch):
+    """Each quota is read once. Takes seconds, as there are 30,000 objects."""
+    count, read, of = 10_000, [], Quota.of
+
+    def counted(namespace, *args):
+        read.append(namespace)
+        return of(namespace, *args)
+
+    monkeypatch.setattr(Quota, "of", counted)
+    plugins = {
+        "multiPoint": {"enabled": [{"name": "Coscheduling"}, {"name": "CapacityScheduling"}]},
+        "queueSort": {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]},
+    }
+    args = {"name": "Coscheduling", "args": {"wholeGroups": whole}}
+    config = {
+        "apiVersion": "kubescheduler.config.k8s.io/v1",
+        "kind": "KubeSchedulerConfiguration",
+        "profiles": [{"plugins": plugins, "pluginConfig": [args]}],
+    }
+    cluster = stowplan.Cluster([a_node("n1").allocatable(cpu="8", memory="64Gi", pods="110").obj()], config=config)
+    for i in range(count):
+        cluster.add(custom("PodGroup", f"team-{i}", "gang", minMember=2**63 if i % 2 else 2))
+        for name in ("first", "second"):
+            cluster.add(custom("ElasticQuota", f"team-{i}", name, min={"cpu": "2", "memory": "1Ki"}, max={"cpu": "1"}))
+    for i in range(10):
+        for name in "ab":
+            cluster.add(a_pod(name, f"team-{i}").labels({LABEL: "gang"}).requests(cpu="500m").obj())
+    found = {decision.pod.key: decision for decision in cluster.schedule()}
+    assert [bool(found[f"team-{i}/a"].node_name) for i in range(4)] == [True, False, True, False]
+    short = "minCount pods" if whole else "current pods number: 2, minMember of group: 9223372036854775808"
+    assert short in found["team-1/a"].message
+    assert len(read) == count
+    assert {use.least for use in quota_records(cluster.engine.frameworks.values()) if use.resource == "cpu"} == {2000}
