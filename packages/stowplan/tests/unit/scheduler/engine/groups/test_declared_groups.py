@@ -8,10 +8,13 @@ from stowplan.scheduler.engine.inputs import Offered
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import live_cluster
+from support.live.live_scheduler import live
+from support.live.recorded import Recorded
 from support.plugins.answering_plugins import configuration
 from support.scheduling.groups import a_group, member
 
 CREW = custom_resource("crews.v1.example.com")
+SCHEMA = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 DEFINITION = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
@@ -20,7 +23,7 @@ DEFINITION = {
         "group": "example.com",
         "names": {"kind": "Crew", "plural": "crews"},
         "scope": "Namespaced",
-        "versions": [{"name": "v1", "served": True, "storage": True}],
+        "versions": [{"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": SCHEMA}}],
     },
 }
 
@@ -133,6 +136,21 @@ def test_a_group_of_the_api_takes_precedence_while_it_exists():
 def test_nothing_is_written_to_it():
     with clusters(node(4), crew(1), sailor("a")) as cluster:
         assert "status" not in cluster.get("crews.example.com", "g")
+
+
+@pytest.mark.parametrize("from_the_middle", [False, True])
+async def test_a_recording_is_replayed(from_the_middle):
+    recorded = Recorded()
+    recorder = {} if from_the_middle else {"recorder": recorded.recorder}
+    async with live(DEFINITION, node(2), config=CONFIG, plugins=[Crews], **recorder) as cluster:
+        await cluster.create(crew(3), *map(sailor, "ab"))
+        await cluster.advance(3.0)
+        if from_the_middle:
+            cluster.scheduler.record(recorded.recorder)
+        await cluster.create(sailor("c"), node(4))
+        await cluster.advance(30.0)
+        assert "" not in [cluster.node_of(name) for name in "abc"]
+    recorded.check(Crews)
 
 
 def test_it_can_only_be_changed_by_a_restart():
