@@ -9,27 +9,10 @@ from stowplan.kube.api.types import Node
 from stowplan.kube.config import DEFAULT_FEATURES
 from stowplan.kube.config.configuration import PluginRef, Profile
 from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.framework import interface
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.diagnosis import Rejections
 from stowplan.scheduler.framework.handle import Handle, RunningScheduler
-from stowplan.scheduler.framework.interface import (
-    EXTENSION_POINTS,
-    BindPlugin,
-    FilterPlugin,
-    PermitPlugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PostFilterResult,
-    PreBindPlugin,
-    PreBindPreFlightResult,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    QueueSortPlugin,
-    ReservePlugin,
-    ScorePlugin,
-    extension_points,
-)
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.framework.status import Reason, unschedulable
@@ -51,18 +34,18 @@ class Clock:
 
 
 class Recording(
-    PreEnqueuePlugin,
-    QueueSortPlugin,
-    PreFilterPlugin,
-    FilterPlugin,
-    PostFilterPlugin,
-    PreScorePlugin,
-    ScorePlugin,
-    ReservePlugin,
-    PermitPlugin,
-    PreBindPlugin,
-    BindPlugin,
-    PostBindPlugin,
+    interface.PreEnqueuePlugin,
+    interface.QueueSortPlugin,
+    interface.PreFilterPlugin,
+    interface.FilterPlugin,
+    interface.PostFilterPlugin,
+    interface.PreScorePlugin,
+    interface.ScorePlugin,
+    interface.ReservePlugin,
+    interface.PermitPlugin,
+    interface.PreBindPlugin,
+    interface.BindPlugin,
+    interface.PostBindPlugin,
 ):
     """Implements every point of a single pod; `answers` has each method's answer or exception."""
 
@@ -93,7 +76,7 @@ class Recording(
         return answer
 
     def post_filter(self, state, pod, diagnosis):
-        return PostFilterResult(self._say("post_filter", unschedulable("did not help")))
+        return interface.PostFilterResult(self._say("post_filter", unschedulable("did not help")))
 
     def pre_score(self, state, pod, nodes):
         return self._say("pre_score")
@@ -116,7 +99,7 @@ class Recording(
         return self._say("permit", (None, 0.0))
 
     def pre_bind_pre_flight(self, state, pod, node_name):
-        return self._say("pre_bind_pre_flight", PreBindPreFlightResult())
+        return self._say("pre_bind_pre_flight", interface.PreBindPreFlightResult())
 
     async def pre_bind(self, state, pod, node_name):
         answer = self._say("pre_bind")
@@ -146,8 +129,10 @@ def framework_of(*plugins, objects=(), weights=None, **handle):
         decoded: Any = decode_object(obj.obj())
         cluster.add_node(decoded) if isinstance(decoded, Node) else cluster.add_pod(decoded)
     points = {
-        point: tuple(PluginRef(p.name, weights.get(p.name, 0)) for p in plugins if point in extension_points(p))
-        for point in EXTENSION_POINTS
+        point: tuple(
+            PluginRef(p.name, weights.get(p.name, 0)) for p in plugins if point in interface.extension_points(p)
+        )
+        for point in interface.EXTENSION_POINTS
     }
     profile = Profile(scheduler_name="default-scheduler", points=points)
     scheduler = RunningScheduler(**{name: handle.pop(name) for name in [*handle] if name in _OF_SCHEDULER})

@@ -1,30 +1,12 @@
 """Plugins of all kinds whose answers a test switches, and which pods opt in to by label."""
 
+from stowplan import plugins
 from stowplan.kube.api.types import Pod
-from stowplan.plugins import (
-    NODE,
-    POD,
-    SKIP,
-    Action,
-    Code,
-    EnqueueExtensions,
-    PermitPlugin,
-    PostBindPlugin,
-    PreBindPlugin,
-    PreBindPreFlightResult,
-    PreEnqueuePlugin,
-    ReservePlugin,
-    Status,
-    error,
-    on,
-    unresolvable,
-    unschedulable,
-)
 from stowplan.scheduler.framework.requests import Patch, Wait
 
 #: Answers of plugins that may refuse a pod: it passes, is refused, or meets an error.
 ANSWER_NAMES = ("yes", "no", "error")
-ANSWERS = {"yes": None, "no": unschedulable("no"), "error": error("broken")}
+ANSWERS = {"yes": None, "no": plugins.unschedulable("no"), "error": plugins.error("broken")}
 
 
 class PluginSwitches:
@@ -49,17 +31,20 @@ class PluginSwitches:
 def plugins_of(switches):
     """Plugins of PreEnqueue, Reserve, Permit and PreBind; a pod's labels say which of them act on it."""
 
-    class Woken(EnqueueExtensions):
+    class Woken(plugins.EnqueueExtensions):
         def events_to_register(self):
-            return [on(NODE, Action.UpdateNodeLabel), on(POD, Action.UpdatePodLabel)]
+            return [
+                plugins.on(plugins.NODE, plugins.Action.UpdateNodeLabel),
+                plugins.on(plugins.POD, plugins.Action.UpdatePodLabel),
+            ]
 
-    class Gate(Woken, PreEnqueuePlugin):
+    class Gate(Woken, plugins.PreEnqueuePlugin):
         name = "Gate"
 
         def pre_enqueue(self, pod):
-            return unresolvable("closed") if switches.closed_gates & pod.labels.keys() else None
+            return plugins.unresolvable("closed") if switches.closed_gates & pod.labels.keys() else None
 
-    class Doorman(Woken, ReservePlugin, PermitPlugin):
+    class Doorman(Woken, plugins.ReservePlugin, plugins.PermitPlugin):
         name = "Doorman"
 
         def reserve(self, state, pod, node_name):
@@ -70,17 +55,17 @@ def plugins_of(switches):
 
         def permit(self, state, pod, node_name):
             if switches.permit_waits and "wait" in pod.labels:
-                return Status(Code.Wait), 5.0
+                return plugins.Status(plugins.Code.Wait), 5.0
             return ANSWERS[switches.permit], 0.0
 
-    class Preparer(Woken, PreBindPlugin):
+    class Preparer(Woken, plugins.PreBindPlugin):
         """Waits in steps (a generator)."""
 
         name = "Preparer"
 
         def pre_bind_pre_flight(self, state, pod, node_name):
             wanted = {"sleep", "patch", "node", "now", "leave"} & pod.labels.keys()
-            return PreBindPreFlightResult(allow_parallel=True) if wanted else SKIP
+            return plugins.PreBindPreFlightResult(allow_parallel=True) if wanted else plugins.SKIP
 
         def pre_bind(self, state, pod, node_name):
             if "leave" in pod.labels:
@@ -94,13 +79,13 @@ def plugins_of(switches):
                 yield Patch(kind=Pod, namespace="default", name=pod.pod.metadata.name, body=body, type_="merge")
             return ANSWERS[switches.prepare]
 
-    class Runner(Woken, PreBindPlugin, PostBindPlugin):
+    class Runner(Woken, plugins.PreBindPlugin, plugins.PostBindPlugin):
         """Uses coroutines, which allow pods that wait on Permit, and activate pending pods."""
 
         name = "Runner"
 
         def pre_bind_pre_flight(self, state, pod, node_name):
-            return PreBindPreFlightResult(allow_parallel=True) if "run" in pod.labels else SKIP
+            return plugins.PreBindPreFlightResult(allow_parallel=True) if "run" in pod.labels else plugins.SKIP
 
         async def pre_bind(self, state, pod, node_name):
             for waiting in self.handle.waiting_pods:

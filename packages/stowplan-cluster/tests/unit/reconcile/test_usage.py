@@ -2,18 +2,7 @@
 
 import pytest
 
-from stowplan_cluster.reconcile.usage import (
-    DAY,
-    Consumer,
-    ContainerAmounts,
-    Curve,
-    UsageError,
-    curve_in,
-    is_measured,
-    load_of,
-    measured,
-    read_curve,
-)
+from stowplan_cluster.reconcile import usage
 
 
 @pytest.mark.parametrize(
@@ -31,24 +20,24 @@ from stowplan_cluster.reconcile.usage import (
         ),
         pytest.param(
             {"total": {"low": 1, "high": 5, "peak": "14h"}},
-            {14 * 3600: 5000, 2 * 3600: 1000, 20 * 3600: 3000, 14 * 3600 + DAY: 5000},
+            {14 * 3600: 5000, 2 * 3600: 1000, 20 * 3600: 3000, 14 * 3600 + usage.DAY: 5000},
             id="a day",
         ),
     ],
 )
 def test_amounts_over_time(given, times):
-    curve = read_curve(given)
+    curve = usage.read_curve(given)
     assert {at: round(curve.at(at, 0)) for at in times} == times
 
 
 def test_times_count_from_the_start_but_for_those_of_a_day():
-    assert read_curve({"each": [[0, 1], [10, 3]]}).at(105, 100) == 2000
-    assert read_curve({"each": {"low": 1, "high": 5, "peak": 100}}).at(100, 77) == 5000
+    assert usage.read_curve({"each": [[0, 1], [10, 3]]}).at(105, 100) == 2000
+    assert usage.read_curve({"each": {"low": 1, "high": 5, "peak": 100}}).at(100, 77) == 5000
 
 
 def test_an_annotation_is_an_amount_or_json():
-    assert curve_in("60%") == Curve(((0.0, 60.0),), relative=True)
-    assert curve_in(' {"total": "1Gi"}') == Curve(((0.0, 1024**3 * 1000.0),), shared=True)
+    assert usage.curve_in("60%") == usage.Curve(((0.0, 60.0),), relative=True)
+    assert usage.curve_in(' {"total": "1Gi"}') == usage.Curve(((0.0, 1024**3 * 1000.0),), shared=True)
 
 
 @pytest.mark.parametrize(
@@ -84,27 +73,27 @@ def test_an_annotation_is_an_amount_or_json():
     ],
 )
 def test_curves_that_cannot_be(given, message):
-    with pytest.raises(UsageError, match=f"^{message}|{message}"):
-        read_curve(given)
+    with pytest.raises(usage.UsageError, match=f"^{message}|{message}"):
+        usage.read_curve(given)
 
 
 def test_wrong_annotations_are_named():
-    with pytest.raises(UsageError, match=r"^stowplan\.io/usage-cpu: want an amount, or a curve as JSON: "):
-        load_of({"stowplan.io/usage-cpu": "{"}, 0.0)
+    with pytest.raises(usage.UsageError, match=r"^stowplan\.io/usage-cpu: want an amount, or a curve as JSON: "):
+        usage.load_of({"stowplan.io/usage-cpu": "{"}, 0.0)
 
 
 def consumer(*containers, ready=True):
-    return Consumer("p", containers, 100.0, ready)
+    return usage.Consumer("p", containers, 100.0, ready)
 
 
 def used(load, one, sharing=1):
-    curves = {resource: (read_curve(curve), 0.0) for resource, curve in load.items()}
-    return {name: dict(amounts) for name, amounts in measured(one, curves, sharing, 1000.7).containers.items()}
+    curves = {resource: (usage.read_curve(curve), 0.0) for resource, curve in load.items()}
+    return {name: dict(amounts) for name, amounts in usage.measured(one, curves, sharing, 1000.7).containers.items()}
 
 
-SMALL = ContainerAmounts("small", {"cpu": 100, "memory": 1000}, {})
-LARGE = ContainerAmounts("large", {"cpu": 300, "memory": 3000}, {"cpu": 350})
-BARE = ContainerAmounts("bare", {}, {})
+SMALL = usage.ContainerAmounts("small", {"cpu": 100, "memory": 1000}, {})
+LARGE = usage.ContainerAmounts("large", {"cpu": 300, "memory": 3000}, {"cpu": 350})
+BARE = usage.ContainerAmounts("bare", {}, {})
 
 
 def test_half_of_the_requests_by_default():
@@ -128,5 +117,5 @@ def test_a_total_is_shared_among_ready_pods():
 
 
 def test_nothing_is_measured_in_the_first_window():
-    assert [is_measured(consumer(SMALL), now) for now in (114.9, 115.0)] == [False, True]
-    assert measured(consumer(SMALL), {}, 1, 1000.7)[:2] == (1000.0, 15.0)
+    assert [usage.is_measured(consumer(SMALL), now) for now in (114.9, 115.0)] == [False, True]
+    assert usage.measured(consumer(SMALL), {}, 1, 1000.7)[:2] == (1000.0, 15.0)

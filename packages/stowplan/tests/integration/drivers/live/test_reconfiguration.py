@@ -7,21 +7,11 @@ from random import Random
 import numpy as np
 import pytest
 
+from stowplan import plugins
 from stowplan.drivers.live.reconfiguration import LISTS_TIMEOUT, RefusedConfigurationError
 from stowplan.kube.api.resources import resource_of
 from stowplan.kube.api.types import CSINode, Node, Pod
 from stowplan.kube.config import load_config
-from stowplan.plugins import (
-    EnqueueExtensions,
-    FilterPlugin,
-    NodeFilterPlugin,
-    PreFilterPlugin,
-    Reason,
-    Rejections,
-    SignPlugin,
-    custom_resource,
-    unschedulable,
-)
 from stowplan.testing import a_node, a_pod
 from support.api.tampered_api import Tampered
 from support.extenders.running import running_extender
@@ -53,7 +43,7 @@ async def turns(number=50):
 # -- under load -------------------------------------------------------------------------------------------------------
 
 
-class OnlyGroup(PreFilterPlugin, NodeFilterPlugin, SignPlugin, EnqueueExtensions):
+class OnlyGroup(plugins.PreFilterPlugin, plugins.NodeFilterPlugin, plugins.SignPlugin, plugins.EnqueueExtensions):
     """Accepts nodes of the group in its arguments. `Witness` does the same, and checks the state that
     this one wrote."""
 
@@ -73,7 +63,7 @@ class OnlyGroup(PreFilterPlugin, NodeFilterPlugin, SignPlugin, EnqueueExtensions
 
     def filter_node(self, state, pod, info):
         assert state.read(self.name) == self.group
-        return None if info.node.metadata.labels["group"] == self.group else unschedulable("another group")
+        return None if info.node.metadata.labels["group"] == self.group else plugins.unschedulable("another group")
 
     def events_to_register(self):
         return []
@@ -233,17 +223,17 @@ async def test_a_kind_that_is_not_listed_in_time_refuses_the_configuration():
         assert cluster.node_of("q")
 
 
-QUEUE = custom_resource("queues.v1.batch.example.com")
+QUEUE = plugins.custom_resource("queues.v1.batch.example.com")
 
 
-class Queued(FilterPlugin, EnqueueExtensions):
+class Queued(plugins.FilterPlugin, plugins.EnqueueExtensions):
     """Needs a kind that the cluster does not serve."""
 
     name = "Queued"
     needs_kinds = (QUEUE,)
 
     def filter(self, state, pod, nodes):
-        return Rejections.where(np.ones(len(nodes), np.bool_), Reason(self.name, "no queue"))
+        return plugins.Rejections.where(np.ones(len(nodes), np.bool_), plugins.Reason(self.name, "no queue"))
 
     def events_to_register(self):
         return []
@@ -260,7 +250,7 @@ async def test_a_plugin_that_lacks_its_kind_starts_disabled():
 # -- what is refused --------------------------------------------------------------------------------------------------
 
 
-class Unbuildable(FilterPlugin):
+class Unbuildable(plugins.FilterPlugin):
     name = "Unbuildable"
 
     def __init__(self, args, handle):

@@ -4,20 +4,9 @@ import asyncio
 
 import pytest
 
+from stowplan import plugins
 from stowplan.drivers.virtual_time.latency import Latency
 from stowplan.kube.api.types import Node, Pod
-from stowplan.plugins import (
-    BindPlugin,
-    NodeFilterPlugin,
-    NodeScorePlugin,
-    PermitPlugin,
-    PostBindPlugin,
-    PostFilterPlugin,
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    PreScorePlugin,
-    ReservePlugin,
-)
 from stowplan.scheduler.framework.events import POD, Action, on
 from stowplan.scheduler.framework.interface import EnqueueExtensions, PreBindPlugin
 from stowplan.scheduler.framework.requests import Bind, Create, Delete, Patch, Read, Update, Wait
@@ -36,17 +25,17 @@ FAILURES = [
 
 
 class Fails(
-    PreEnqueuePlugin,
-    PreFilterPlugin,
-    NodeFilterPlugin,
-    PostFilterPlugin,
-    PreScorePlugin,
-    NodeScorePlugin,
-    ReservePlugin,
-    PermitPlugin,
+    plugins.PreEnqueuePlugin,
+    plugins.PreFilterPlugin,
+    plugins.NodeFilterPlugin,
+    plugins.PostFilterPlugin,
+    plugins.PreScorePlugin,
+    plugins.NodeScorePlugin,
+    plugins.ReservePlugin,
+    plugins.PermitPlugin,
     PreBindPlugin,
-    BindPlugin,
-    PostBindPlugin,
+    plugins.BindPlugin,
+    plugins.PostBindPlugin,
     EnqueueExtensions,
 ):
     """Raises for the pod named bad in the method that the test selects."""
