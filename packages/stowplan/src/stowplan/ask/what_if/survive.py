@@ -65,23 +65,27 @@ class CertainPods:
         for info in pods:
             if info.pod.spec.scheduling_group is not None or uses_claims(info.pod) or self._waiting.before(info):
                 return False
-        room: RoomForAny | None = None
+        fitting: list[_Fitting] = []
         for shape, info in {info.shape: info for info in pods}.items():
             key = shape, len(rows)
             if key not in self._fitting:
                 self._fitting[key] = self._fitting_of(info, len(rows))
-            fitting = self._fitting[key]
-            if fitting is None:
+            found = self._fitting[key]
+            if found is None:
                 return False
-            if all(size - int(np.count_nonzero(one[rows])) >= len(pods) for one, size in fitting.sets):
-                continue
-            if fitting.pods_matter:
-                return False
-            if room is None:
-                room = RoomForAny(self._cluster, {one.shape for one in pods})
-            copies = room.beside_others(fitting.pod)
+            fitting.append(found)
+        few = [
+            one
+            for one in fitting
+            if any(size - int(np.count_nonzero(mask[rows])) < len(pods) for mask, size in one.sets)
+        ]
+        if not few or any(one.pods_matter for one in few):
+            return not few
+        room = RoomForAny(self._cluster, {one.pod.shape for one in fitting})
+        for one in few:
+            copies = room.beside_others(one.pod)
             copies[rows] = 0
-            if any(int(copies[one].sum()) < len(pods) for one, _ in fitting.sets):
+            if any(int(copies[mask].sum()) < len(pods) for mask, _ in one.sets):
                 return False
         return True
 
