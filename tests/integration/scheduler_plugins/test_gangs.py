@@ -88,3 +88,22 @@ def test_another_controller_takes_over(world):
     world.group("two", minMember=1)
     world.until_status("podgroups", "two", phase="Pending")
     assert second.poll() is None
+
+
+def test_a_group_as_a_whole_waits_for_room_and_survives_a_restart(world):
+    world.node("n1", cpu="2")
+    world.controller()
+    whole = {"Coscheduling": {"wholeGroups": True}}
+    first = world.scheduler("Coscheduling", args=whole, **GANG)
+    gang(world)
+    world.until_message("a", "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining")
+    world.pod("single", cpu="2")
+    world.until_bound("single")
+    first.process.kill()
+    first.process.wait(30)
+    second = world.scheduler("Coscheduling", name="second", args=whole, **GANG)
+    world.node("n2", cpu="4")
+    world.until_bound(*MEMBERS)
+    world.phase("Running", *MEMBERS)
+    world.until_status("podgroups", "gang", phase="Running", running=3)
+    assert not any(one.said(text) for one in (first, second) for text in ("Traceback", "podgroups.scheduling.k8s.io"))
