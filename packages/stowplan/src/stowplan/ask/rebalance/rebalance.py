@@ -12,7 +12,6 @@ from stowplan.ask.rebalance.measures import balance_of
 from stowplan.ask.rebalance.moves import Limits, Moves
 from stowplan.ask.rebalance.plan_records import RebalanceRecord
 from stowplan.ask.what_if.hypothetical_changes import Change
-from stowplan.scheduler.framework.explanations.formatting import count
 
 
 def _ignored(done: int, of: int) -> None:
@@ -87,8 +86,10 @@ def _about(moves: Moves) -> list[str]:
     losing = [move.pod for move in moves.made if move.loses_data]
     if losing:
         notes.append(f"the data in emptyDir volumes is lost: {', '.join(losing)}")
-    anew = [move.lost_work for move in moves.made if move.lost_work]
+    anew = [move for move in moves.made if move.lost_work]
     if anew:
-        lost = f"{sum(anew) / 3600:,.1f} hours of work are lost"
-        notes.append(f"{count(len(anew), 'pod')} of Jobs and the like begin anew: {lost}; --max-lost-work limits it")
+        hours = f"{sum(move.lost_work for move in anew) / 3600:,.1f} hours of work are lost"
+        notes.append(
+            f"{hours}, as these begin anew (--max-lost-work limits it): {', '.join(move.pod for move in anew)}"
+        )
     return notes
