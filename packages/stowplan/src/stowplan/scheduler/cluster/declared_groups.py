@@ -71,7 +71,11 @@ class DeclaredGroups:
         kind = next((kind for kind in self.kinds.values() if kind.kind is type(obj)), None)
         if kind is None or (stands is not None and not is_declared(stands)):
             return None, None
-        return stands, None if new is None else self._as_group(new, kind, key)
+        group = None if new is None else self._as_group(new, kind, key)
+        if group is not None and stands is not None and _same(group, stands):
+            # Such as a change of its status.
+            return stands, stands
+        return stands, group
 
     def _behind(self, key: str) -> PodGroup | None:
         for kind in self.kinds.values():
@@ -94,6 +98,10 @@ class DeclaredGroups:
         priority, known = pod.spec.priority or 0, group.spec.priority
         lower = known is None or priority < known
         return replace(group, spec=replace(group.spec, priority=priority)) if lower else None
+
+
+def _same(one: PodGroup, other: PodGroup) -> bool:
+    return one.metadata.uid == other.metadata.uid and one.spec == other.spec
 
 
 def is_declared(obj: object) -> bool:

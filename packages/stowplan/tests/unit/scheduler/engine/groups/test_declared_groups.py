@@ -138,6 +138,16 @@ def test_nothing_is_written_to_it():
         assert "status" not in cluster.get("crews.example.com", "g")
 
 
+def test_its_own_controllers_status_does_not_change_the_group():
+    with clusters(node(4), crew(2), sailor("a", priority=3)) as cluster:
+        before = cluster.engine.state.group_trees.get("default/g")
+        assert before.spec.priority == 3
+        cluster.patch("crews.example.com", "g", {"status": {"phase": "Pending"}})
+        assert cluster.engine.state.group_trees.get("default/g") is before
+        cluster.patch("crews.example.com", "g", {"spec": {"size": 1}})
+        assert cluster.node_of("a") == "n4"
+
+
 @pytest.mark.parametrize("from_the_middle", [False, True])
 async def test_a_recording_is_replayed(from_the_middle):
     recorded = Recorded()
