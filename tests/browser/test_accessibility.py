@@ -12,6 +12,7 @@ VIEWS = {
     "table": "#/plan?as=table",
     "a pod": "#/pod/default/small",
     "a pod that waits": "#/pod/default/big",
+    "room": "#/room",
     "queue": "#/queue",
     "workbench": '#/workbench?change={"remove":["node-0"]}',
     "configuration": "#/configuration",

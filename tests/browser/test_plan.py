@@ -78,7 +78,7 @@ def test_nodes_as_a_table_in_order_and_as_csv(at):
 def test_room_as_a_heat_map_with_what_is_free(at):
     page = at("#/room?group=")
     nodes = page.get_by_role("region", name="Nodes by cpu")
-    expect(nodes.get_by_role("link", name="node-0: 3 of 4 cpu requested, 1 free")).to_be_visible()
+    expect(nodes.get_by_role("link", name="node-0: 3 of 4 cpu, 75 % requested, 1 free")).to_be_visible()
     expect(nodes.get_by_role("link", name="node-5")).to_have_text("⊘")
     expect(page.get_by_role("region", name="How many more fit").get_by_role("row")).not_to_have_count(1)
     page.get_by_role("button", name="Help").click()

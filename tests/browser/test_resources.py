@@ -3,6 +3,7 @@
 import pytest
 from playwright.sync_api import expect
 
+from support.browser.accessibility import violations
 from support.browser.pages import served
 from support.plugins.devices import DRIVER, a_claim, a_device, a_slice, allocation, exactly
 from support.what_if.objects import node, pod
@@ -50,20 +51,29 @@ def test_devices_fill_bays_and_are_listed_with_their_holders(page, gpus):
     expect(page.get_by_role("cell", name="failed", exact=True)).to_have_count(2)
 
 
-def test_cost_and_measured_use_as_heat_maps(page, tmp_path):
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_cost_and_measured_use_as_heat_maps(open_tab, tmp_path, scheme):
     priced = [node(name, zone="x") for name in ("a", "b")]
     priced[0]["metadata"]["labels"]["node.kubernetes.io/instance-type"] = "large"
     use = {"cpu": "1", "memory": "2Gi"}
     measured = {"apiVersion": "metrics.k8s.io/v1beta1", "kind": "NodeMetrics", "metadata": {"name": "b"}, "usage": use}
     (tmp_path / "prices.csv").write_text("type,price\nlarge,3\n")
     options = ("--prices", str(tmp_path / "prices.csv"))
-    with served(tmp_path, [*priced, pod("p", nodeName="a", cpu="2"), measured], *options) as address:
+    with (
+        served(tmp_path, [*priced, pod("p", nodeName="a", cpu="2"), measured], *options) as address,
+        open_tab(color_scheme=scheme, bypass_csp=True) as tab,
+    ):
+        page = tab.page
         page.goto(address)
         page.goto(f"{address.partition('#')[0]}#/room")
         page.get_by_label("Show").select_option(label="cost")
         nodes = page.get_by_role("region", name="Nodes by cost")
         expect(nodes).to_contain_text("2.25 of 3.00 an hour idle; 1 node without any")
-        expect(nodes.get_by_role("link", name="a: 0.75 of 3.00 an hour requested, 2.25 idle")).to_have_text("2.25")
+        expect(nodes.get_by_role("link", name="a: 0.75 of 3.00 an hour, 25 % requested, 2.25 idle")).to_have_text(
+            "2.25"
+        )
+        assert violations(page) == []
         page.get_by_label("Show").select_option(label="measured use")
         nodes = page.get_by_role("region", name="Nodes by cpu")
-        expect(nodes.get_by_role("link", name="b: 1 of 4 cpu used, 3 not used")).to_have_text("25 %")
+        expect(nodes.get_by_role("link", name="b: 1 of 4 cpu, 25 % used, 3 not used")).to_have_text("25 %")
+        assert violations(page) == []

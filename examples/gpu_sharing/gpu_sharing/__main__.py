@@ -65,7 +65,7 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
     "folder",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="FOLDER",
-    help="Where runs.json and figure.svg go.",
+    help="Where runs.json and figure.html go.",
 )
 def main(
     *,
@@ -143,8 +143,8 @@ def _report(runs: list[Run], title: str, console: Console, folder: Path | None) 
         console.print(shown)
     if folder is not None:
         (folder / "runs.json").write_bytes(msgspec.json.format(msgspec.json.encode(runs), indent=1))
-        (folder / "figure.svg").write_text(figure(*measures.values(), title=title), encoding="utf-8")
-        console.print(f"{folder / 'runs.json'} and {folder / 'figure.svg'} written")
+        (folder / "figure.html").write_text(figure(*measures.values(), title=title), encoding="utf-8")
+        console.print(f"{folder / 'runs.json'} and {folder / 'figure.html'} written")
 
 
 if __name__ == "__main__":

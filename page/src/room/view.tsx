@@ -177,7 +177,8 @@ function Heat({ part, measure, label }: { part: Part; measure: Measure; label: s
 function textOf(cell: Cell, { name, words, text }: Measure): string {
   const [taken, free] = [words.taken.toLowerCase(), words.free.toLowerCase()];
   const rest = free === "free" && !takesPods(cell.node) ? "takes no pods" : `${text(cell.free)} ${free}`;
-  return `${text(cell.taken)} of ${text(cell.whole)} ${name} ${taken}, ${rest}`;
+  // Cells show one of these amounts, or the share: names of links must have their text.
+  return `${text(cell.taken)} of ${text(cell.whole)} ${name}, ${percent(cell.taken, cell.whole)} ${taken}, ${rest}`;
 }
 
 function columnsOf({ words, resource, text }: Measure, group: string): Column<Part>[] {

@@ -180,6 +180,8 @@ def test_the_command(tmp_path):
     from click.testing import CliRunner
     from gpu_sharing.__main__ import main
 
+    from support.page.saved import data_of
+
     nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\nn1,16000,65536,2,T4\nn2,16000,65536,4,G2\nn3,8000,1,0,\n")
     rows = [f"p{i},500,100,1,{300 + 100 * (i % 8)}\n" for i in range(12)]
@@ -191,7 +193,8 @@ def test_the_command(tmp_path):
         found = CliRunner().invoke(main, [*arguments, "--output", str(tmp_path / "out")])
     assert found.exit_code == 0, found.output
     assert "Allocated, % of all GPUs" in found.output
-    assert (tmp_path / "out" / "figure.svg").read_text().startswith("<svg")
+    report = data_of((tmp_path / "out" / "figure.html").read_text())["report"]
+    assert [section["name"] for section in report["sections"]] == ["allocated", "fragments"]
     pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli\np,500,100,1,none\n")
     broken = CliRunner().invoke(main, arguments)
     assert broken.exit_code == 1
