@@ -33,16 +33,20 @@ class UnknownEncodingError(Exception):
 
 
 def can_change(patch: Mapping[str, Any]) -> bool:
-    """Whether `changed` supports a merge patch."""
+    """Whether `changed` supports a patch."""
     return (
         patch.keys() <= {"metadata", "status"}
         and patch.get("metadata", {}).keys() <= {"uid", "resourceVersion", "finalizers"}
         and patch.get("status", {}).keys() <= {"reservedFor"}
+        and all(consumer.keys() <= _CONSUMER.keys() for consumer in patch.get("status", {}).get("reservedFor") or ())
     )
 
 
-def changed(document: bytes, patch: Mapping[str, Any]) -> bytes:
-    """The encoded claim with a merge patch applied that `can_change` accepts."""
+def changed(document: bytes, patch: Mapping[str, Any], *, adds: bool = False) -> bytes:
+    """The encoded claim with a patch applied that `can_change` accepts.
+
+    `adds`: it is a strategic merge patch, which keeps the other reservations; else a merge patch.
+    """
     if not document.startswith(_MAGIC):
         raise UnknownEncodingError("not Kubernetes' protobuf")
     unknown = document[len(_MAGIC) :]
@@ -58,8 +62,10 @@ def changed(document: bytes, patch: Mapping[str, Any]) -> bytes:
         written[_FINALIZERS] = [finalizer.encode() for finalizer in metadata["finalizers"] or ()]
     claim = _with(claim, {_METADATA: [_with(_message(claim, _METADATA), written)]})
     if "reservedFor" in status:
-        consumers = [_consumer(consumer) for consumer in status["reservedFor"] or ()]
-        claim = _with(claim, {_STATUS: [_with(_message(claim, _STATUS), {_RESERVED_FOR: consumers})]})
+        before = _message(claim, _STATUS)
+        consumers = _all(before, _RESERVED_FOR) if adds else []
+        consumers += [new for new in map(_consumer, status["reservedFor"] or ()) if new not in consumers]
+        claim = _with(claim, {_STATUS: [_with(before, {_RESERVED_FOR: consumers})]})
     return _MAGIC + _with(unknown, {_RAW: [claim]})
 
 
@@ -75,11 +81,11 @@ def _with(message: bytes, written: Mapping[int, list[bytes]]) -> bytes:
 
 def _message(message: bytes, number: int) -> bytes:
     """The last field of this number, empty if there is none."""
-    found = b""
-    for each, _, content, end in _fields(message):
-        if each == number:
-            found = message[content:end]
-    return found
+    return (_all(message, number) or [b""])[-1]
+
+
+def _all(message: bytes, number: int) -> list[bytes]:
+    return [message[content:end] for each, _, content, end in _fields(message) if each == number]
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, int, int, int]]:

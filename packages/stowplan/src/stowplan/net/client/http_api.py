@@ -263,12 +263,12 @@ class HttpApi:
         try:
             answer = await self._send(request)
         except Invalid as refused:
-            if kind is not ResourceClaim or not isinstance(patch, Mapping) or type_ != "merge" or not can_change(patch):
+            if kind is not ResourceClaim or not isinstance(patch, Mapping) or not can_change(patch):
                 raise
-            answer = await self._put_claim(request, patch, refused)
+            answer = await self._put_claim(request, patch, refused, adds=type_ == "strategic")
         return decode_one(answer.body, kind)
 
-    async def _put_claim(self, refused: Request, patch: Mapping[str, Any], error: Invalid) -> Answer:
+    async def _put_claim(self, refused: Request, patch: Mapping[str, Any], error: Invalid, *, adds: bool) -> Answer:
         """Make a change that was refused in JSON: see `binary_claims`."""
         # Without its subresource, which only has to be served for writing.
         reading = replace(
@@ -277,7 +277,7 @@ class HttpApi:
         try:
             chunks = self._transport.chunks(reading, silence=_READING_SILENCE)
             async with aclosing(chunks):
-                document = changed(b"".join([chunk async for chunk in chunks]), patch)
+                document = changed(b"".join([chunk async for chunk in chunks]), patch, adds=adds)
         except (ApiError, Unreachable, UnknownEncodingError):
             raise error from None
         return await self._send(replace(refused, method="PUT", body=document, content_type=MEDIA_TYPE))

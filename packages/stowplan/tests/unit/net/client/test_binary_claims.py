@@ -46,11 +46,19 @@ def test_a_change(patch, path, expected):
     assert after == before
 
 
+def test_added_reservations_keep_the_others():
+    before = read(SERVED)["status"]["reservedFor"]
+    document = changed(SERVED, {"status": {"reservedFor": [OTHER]}}, adds=True)
+    assert read(document)["status"]["reservedFor"] == [*before, OTHER]
+    assert changed(document, {"status": {"reservedFor": [OTHER]}}, adds=True) == document
+
+
 @pytest.mark.parametrize(
     "patch",
     [
         {"status": {"allocation": {}}},
         {"status": {"reservedFor": [], "devices": None}},
+        {"status": {"reservedFor": [{"$patch": "delete", "uid": "v"}]}},
         {"metadata": {"labels": {}}},
         {"spec": {}},
     ],

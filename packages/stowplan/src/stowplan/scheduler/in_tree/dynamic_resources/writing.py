@@ -118,16 +118,20 @@ class ClaimWriter:
     ) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         """Reserve a claim that is allocated; raises WriteError.
 
-        Many pods that share it do this at once, so it is a patch that cannot conflict. The API server refuses it if
-        the claim is not allocated any more.
+        Many pods that share it do this at once, so it is a patch that does not conflict, unless the claim can only be
+        changed as a whole (`binary_claims`). The API server refuses it if the claim is not allocated any more.
         """
         _check_present(claim)
         if claim.status.allocation is None and self._readiness.enabled:
             raise WriteError(f"claim {claim_key(claim)} got deallocated elsewhere in the meantime")
-        outcome = yield _reserving(claim, {"reservedFor": [to_dict(consumer)]})
-        if not isinstance(outcome, Done):
-            raise WriteError(f"add reservation to claim {claim_key(claim)}: {outcome.error}")
-        return _answered(outcome, _merged(claim, {"reservedFor": _with(claim, consumer)}))
+        for left in reversed(range(_TRIES)):
+            outcome = yield _reserving(claim, {"reservedFor": [to_dict(consumer)]})
+            if isinstance(outcome, Done):
+                return _answered(outcome, _merged(claim, {"reservedFor": _with(claim, consumer)}))
+            if not isinstance(outcome.error, Conflict) or not left:
+                raise WriteError(f"add reservation to claim {claim_key(claim)}: {outcome.error}")
+            yield Wait(seconds=_PAUSE)
+        raise AssertionError("the last try returns or raises")
 
     def _read_again(self, claim: ResourceClaim) -> Generator[Request | Wait, Outcome, ResourceClaim]:
         metadata = claim.metadata

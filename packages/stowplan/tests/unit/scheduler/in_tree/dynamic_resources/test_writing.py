@@ -192,3 +192,13 @@ def test_reservations_cannot_conflict_with_each_other():
     assert ended(writer().reserve(allocated, POD), Refused(BadRequest("no")))[1] == (
         "add reservation to claim default/c: no"
     )
+
+
+def test_a_reservation_is_tried_again_after_a_conflict():
+    allocated = decode_object(a_claim("c", exactly(), status=allocation("g0")))
+    asked, written = ended(writer().reserve(allocated, POD), CONFLICT, Done(0.01), Done(None))
+    assert [type(step) for step in asked] == [Patch, Wait, Patch]
+    assert [user.name for user in written.status.reserved_for] == ["p"]
+    assert ended(writer().reserve(allocated, POD), *(CONFLICT, Done(0.01)) * 4, CONFLICT)[1] == (
+        "add reservation to claim default/c: somebody was faster"
+    )
