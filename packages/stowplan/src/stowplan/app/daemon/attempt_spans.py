@@ -64,6 +64,7 @@ from stowplan.scheduler.framework.status import Code
 from stowplan.scheduler.inspection.stories import LONGEST_TEXT
 
 if TYPE_CHECKING:
+    from stowplan.scheduler.cluster.pod_info import PodShape
     from stowplan.scheduler.engine.schedule_one import Attempt, Failure
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.framework.runtime.metrics import Part
@@ -126,10 +127,17 @@ def exported(configuration: TracingConfiguration, service: str) -> Iterator[Atte
         ending.join(FLUSH_TIMEOUT)
 
 
+class _OnlyResource(Resource):
+    """Hashed by identity: the encoder hashes it with every span, and that of the base class writes JSON each time."""
+
+    __hash__ = object.__hash__
+
+
 def _resource(service: str) -> Resource:
     own = {"service.name": service, "service.version": __version__, "service.instance.id": socket.gethostname()}
     # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win.
-    return Resource(own).merge(OTELResourceDetector().detect())
+    merged = Resource(own).merge(OTELResourceDetector().detect())
+    return _OnlyResource(merged.attributes, merged.schema_url)
 
 
 class AttemptSpan(ReadableSpan):
@@ -249,11 +257,11 @@ class AttemptSpans:
             "scheduler.queue.seconds": round(max(0.0, started - queued.timestamp), 6),
             **known,
         }
-        timeline = _timeline(parts, started)
+        timeline, idle = _timeline(parts, started), _idle_points(framework, queued.pod.shape)
         failed = "error.type" in known
         self._processor.on_end(
             AttemptSpan(
-                timeline,
+                [one for one in timeline if one.what not in idle],
                 context=_context(getrandbits(128) or 1),
                 resource=self._resource,
                 instrumentation_scope=_SCOPE,
@@ -338,6 +346,19 @@ def _span(parent: ReadableSpan, name: str, began: int, ended: int, **more: Any) 
 
 def _context(trace_id: int) -> SpanContext:
     return SpanContext(trace_id, getrandbits(64) or 1, is_remote=False, trace_flags=_SAMPLED)
+
+
+def _idle_points(framework: Framework, shape: PodShape) -> tuple[str, ...]:
+    """Extension points without a plugin that has anything to do with pods of the shape."""
+    applicable = framework.applicable_plugins(shape)
+    plugins: dict[str, Sequence[object]] = {
+        "Reserve": applicable.reserve,
+        "Permit": framework.permit,
+        "PreBindPreFlight": applicable.pre_bind,
+        "PreBind": applicable.pre_bind,
+        "PostBind": framework.post_bind,
+    }
+    return tuple(point for point, of_point in plugins.items() if not of_point)
 
 
 def _timeline(parts: Sequence[Part], started: float) -> list[_Timed]:

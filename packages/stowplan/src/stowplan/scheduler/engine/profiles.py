@@ -44,7 +44,11 @@ def group_kinds(configuration: Configuration, registry: Registry, features: Feat
     for profile in configuration.profiles:
         for name in sorted({ref.name for refs in profile.points.values() for ref in refs}):
             plugin = registry.get(name)
-            kind = None if plugin is None else plugin.group_kind(profile.plugin_args(name))
+            if plugin is None:
+                continue
+            kind = call(plugin.group_kind, profile.plugin_args(name), check=None, failed=Raised)
+            if isinstance(kind, Raised):
+                raise PluginInitError(f'asking plugin "{name}" for its group kind: {kind}') from kind.cause
             if kind is None:
                 continue
             if features.emulated_version < V1_37:

@@ -107,16 +107,12 @@ def attempts(spans):
 
 
 FAILED = {"RunPreFilterPlugins": {}, "RunFilterPlugins": {}, "RunPostFilterPlugins": {}}
-DECIDED = {
-    **{f"Run{point}Plugins": {} for point in ("PreFilter", "Filter")},
-    "RunReservePluginsReserve": {},
-    "RunPermitPlugins": {},
-}
+#: No plugin at Reserve, Permit and PostBind has anything to do with these pods.
+DECIDED = {f"Run{point}Plugins": {} for point in ("PreFilter", "Filter")}
 BOUND = {
     "RunPreBindPreFlights": {},
     "RunPreBindPlugins": {},
     "RunBindPlugins": {"POST Pod/binding": {}},
-    "RunPostBindPlugins": {},
 }
 
 
@@ -183,7 +179,7 @@ async def test_pods_of_a_group_are_attempts_of_their_own():
     assert {outcome(one)[:2] for one in attempts(refused)} == {(name, "unschedulable") for name in "cd"}
     for attempt in attempts(placed):
         [cycle] = [one for one in placed if one.parent == attempt.context and one.name == "schedulingCycle"]
-        assert tree(placed, cycle) == DECIDED
+        assert tree(placed, cycle) == DECIDED | {"RunPermitPlugins": {}}
 
 
 async def test_what_is_sampled():
