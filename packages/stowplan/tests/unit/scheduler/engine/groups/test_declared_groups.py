@@ -184,3 +184,13 @@ def test_it_is_explained_as_a_group():
     assert {found.node_name for found in cluster.schedule(["a", "b", "c"])} == {"n1", "n2"}
     cluster.remove(crew(3))
     assert cluster.state.group_trees.get("default/g") is None
+
+
+def test_a_plugin_that_raises_when_asked_is_named():
+    class Broken(Crews):
+        @classmethod
+        def group_kind(cls, args):
+            raise KeyError("kind")
+
+    with pytest.raises(PluginInitError, match=r'asking plugin "Crews" for its group kind: .*kind'):
+        stowplan.Cluster(config=CONFIG, plugins=[Broken])
