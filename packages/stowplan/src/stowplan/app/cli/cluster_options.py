@@ -15,6 +15,7 @@ import click
 
 from stowplan.app.cli.data_output import OUTPUT, answered_as, write_data
 from stowplan.app.cli.live_cluster import EMULATED_VERSION, chosen_version, live_cluster
+from stowplan.app.cli.moment_option import moment_asked, recording_options
 from stowplan.app.cli.shell_completion import complete_namespace, file_option
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.command_line.plugin_option import PLUGINS
@@ -151,6 +152,7 @@ def question_options(config: str = "--config", *, no: str) -> Callable[[Callable
     """
     options = (
         cluster_options,
+        recording_options,
         config_option(config),
         role_option,
         _from_scheduler(
@@ -180,6 +182,8 @@ def cluster_of(
     quotas: bool = False,
     in_full: bool = False,
     namespace: str | None = None,
+    recording: str | None = None,
+    at: str | None = None,
     from_scheduler: str | None = None,
     token_file: str | None = None,
 ) -> ClusterSource:
@@ -193,7 +197,11 @@ def cluster_of(
     from stowplan.app.sources.cluster_source import ClusterSource
 
     check_token_file(token_file, from_scheduler)
-    if from_scheduler is not None:
+    elsewhere = {"-f": files, "-R": recursive, "--pod-groups": pod_groups, "--from-scheduler": from_scheduler}
+    moment = moment_asked(recording, at, elsewhere | dict.fromkeys(live.given, True))
+    if recording is not None:
+        found = ClusterSource.of_recording(recording, moment, config, plugins, chosen_version(emulated_version))
+    elif from_scheduler is not None:
         if files or recursive or config or pod_groups or emulated_version:
             raise click.UsageError(_OF_ITS_OWN)
         from stowplan.app.sources.running_scheduler import SchedulerEndpoint

@@ -128,6 +128,7 @@ def rebalance(
       stowplan rebalance --policy descheduler.yaml --apply
       stowplan rebalance --goal room-for=training.yaml -o json
       stowplan rebalance -f cluster.json --goal pack --max-moves 50 --exit-code
+      stowplan rebalance --recording cluster.recording --at 2026-11-20T12:03 --goal spread
     """
     # Slow to import, and not needed for the help.
     from stowplan.ask.rebalance.moves import Limits
@@ -139,6 +140,8 @@ def rebalance(
         raise click.UsageError("Give one of --goal and --policy.")
     if weights is not None and policy is not None:
         raise click.UsageError("--weights are for a --goal.")
+    if policy is not None and source["recording"] is not None:
+        raise click.UsageError("A --policy reads of pods what a recording does not keep: give a --goal.")
     limits = Limits(
         total=max_moves,
         at_once=at_once,
@@ -150,8 +153,9 @@ def rebalance(
 
         def loaded() -> tuple[ClusterSource, Goal]:
             about = cluster_of(**source, in_full=given is not None)
-            # Ages count from now.
-            about.cluster.now = time()
+            if source["recording"] is None:
+                # Ages count from now.
+                about.cluster.now = time()
             return about, _goal(goal or "", weights, about) if given is None else _by_policy(
                 given, about, source["live"], prometheus_token_file
             )
@@ -184,8 +188,8 @@ def rebalance(
 
 
 def _check_apply(source: Mapping[str, Any], *, commands: bool) -> None:
-    if source["files"]:
-        raise click.UsageError("--apply needs a live cluster: leave out -f.")
+    if source["files"] or source["recording"]:
+        raise click.UsageError("--apply needs a live cluster: leave out -f and --recording.")
     if commands:
         raise click.UsageError("--commands prints what --apply does: give one or the other.")
 

@@ -170,6 +170,7 @@ class ClusterSource:
         )
         for framework in cluster.algorithm.frameworks.values():
             framework.switch_off(moment.switched_off)
+        cluster.now = moment.at
         over = note_of(moment, when)
         note(f"as of {moment_text(moment.at)}", *((over,) if over else ()))
         return cls(cluster, {}, where=f"{path} at that time", reports=True, whole=True)

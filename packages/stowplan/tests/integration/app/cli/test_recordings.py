@@ -87,6 +87,21 @@ def test_explain_at_a_past_moment(file):
     assert (code, "large" in output) == (0, True)
 
 
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (["drain", "large"], "drain of large: 0 pods would move, 1 would be lost"),
+        (["survive", "--by", "node"], "loss of each node"),
+        (["fit", "web"], "like default/web: "),
+        (["what-if", "--remove", "large"], "change: remove node large"),
+        (["rebalance", "--goal", "mend"], "nothing to do"),
+    ],
+)
+def test_questions_about_a_past_moment(file, question, answer):
+    code, output = run(*question, "--recording", file)
+    assert (code, answer in output) == (0, True), output
+
+
 def test_a_moment_after_the_end_is_an_error(file):
     known = data("replay", file)
     later = known["to"].replace("2027", "2028")
@@ -207,6 +222,10 @@ def test_the_role_lists_what_plugins_measure(command, provider, verbs, tmp_path)
         (["replay", "{file}", "--config", "/nope"], "open /nope: no such file"),
         (["explain", "--at", "2026-01-01"], "give --recording FILE"),
         (["explain", "--recording", "{file}", "-f", "x"], "--recording has a cluster of its own"),
+        (["drain", "n", "--at", "2026-01-01"], "give --recording FILE"),
+        (["fit", "--recording", "{file}", "--pod-groups"], "--recording has a cluster of its own"),
+        (["rebalance", "--goal", "mend", "--apply", "--recording", "{file}"], "leave out -f and --recording"),
+        (["rebalance", "--policy", "x", "--recording", "{file}"], "give a --goal"),
         (["explain", "--recording", "/nope"], "error: open /nope: no such file or directory"),
         (["shadow", "--recording", "{file}", "--context", "x"], "give one"),
         (["shadow", "--recording", "/nope"], "error: open /nope: no such file or directory"),

@@ -9,8 +9,8 @@ import click
 
 from stowplan.app.cli import cluster_options
 from stowplan.app.cli.data_output import output_option, write_data
-from stowplan.app.cli.live_cluster import chosen_version
-from stowplan.app.cli.shell_completion import complete_namespace, complete_pod, complete_question, file_option
+from stowplan.app.cli.moment_option import recording_options
+from stowplan.app.cli.shell_completion import complete_namespace, complete_pod, complete_question
 from stowplan.app.command_line.error_reporting import InputError, reported
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ if TYPE_CHECKING:
     shell_complete=complete_question,
 )
 @cluster_options.cluster_options
-@file_option("--recording", help="Ask about a moment of a recording (stowplan record, kube-scheduler --record).")
-@click.option(
-    "--at", metavar="TIME", help="Ask about this moment, such as 2026-11-20T12:03 (UTC). Default: the recording's end."
-)
+@recording_options
 @cluster_options.config_option()
 @click.option("--no-extenders", is_flag=True, help="Do not call the extenders of the configuration.")
 @click.option(
@@ -118,11 +115,9 @@ def explain(**given: Any) -> None:
     # Slow to import, and not needed for the help.
     from stowplan.app.cli.explain.answers import watch
     from stowplan.app.cli.explain.options import Options, Question
-    from stowplan.app.cli.moment_option import moment_from_option
 
     options = Options(**given)
     question = Question.of(options)
-    moment = moment_from_option(options.at)
     if options.from_scheduler is not None:
         _ask_scheduler(question, options, options.from_scheduler)
         return
@@ -130,7 +125,7 @@ def explain(**given: Any) -> None:
         selection = question.selection(options)
 
         def answer() -> Answer:
-            return _answer(question, _cluster(question, options, selection, moment), selection, options.output)
+            return _answer(question, _cluster(question, options, selection), selection, options.output)
 
         if options.watch:
             watch(answer, options.watch_interval)
@@ -144,30 +139,22 @@ def explain(**given: Any) -> None:
         raise SystemExit(cluster_options.NO)
 
 
-def _cluster(question: Question, options: Options, selection: Selection, moment: float | None) -> ClusterSource:
-    if options.recording is not None:
-        from stowplan.app.sources.cluster_source import ClusterSource
-
-        found = ClusterSource.of_recording(
-            options.recording,
-            moment,
-            options.config,
-            options.plugins,
-            chosen_version(options.emulated_version),
-        )
-    else:
-        found = cluster_options.cluster_of(
-            files=options.files,
-            recursive=options.recursive,
-            live=options.live,
-            config=options.config,
-            plugins=options.plugins,
-            pod_groups=options.pod_groups,
-            emulated_version=options.emulated_version,
-            groups=question.what == "podgroup",
-            events=question.events(selection),
-            workloads=selection.workloads(),
-        )
+def _cluster(question: Question, options: Options, selection: Selection) -> ClusterSource:
+    found = cluster_options.cluster_of(
+        files=options.files,
+        recursive=options.recursive,
+        recording=options.recording,
+        at=options.at,
+        live=options.live,
+        config=options.config,
+        plugins=options.plugins,
+        pod_groups=options.pod_groups,
+        emulated_version=options.emulated_version,
+        groups=question.what == "podgroup",
+        events=question.events(selection),
+        workloads=selection.workloads(),
+    )
+    if options.recording is None:
         found.check_nodes()
     found.extenders = not options.no_extenders
     return found

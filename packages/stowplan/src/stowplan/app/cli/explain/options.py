@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 import click
 from msgspec.structs import replace
 
+from stowplan.app.cli.moment_option import moment_asked
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.object_references import Reference, kind_of, reference, references
 from stowplan.app.sources.selection import Selection
@@ -133,12 +134,7 @@ def _check_clusters(options: Options) -> None:
         raise click.UsageError("--pod and --pending exclude each other.")
     if options.namespace is not None and options.all_namespaces:
         raise click.UsageError("-n and -A exclude each other.")
-    if options.at is not None and options.recording is None:
-        raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
-    if options.recording is not None:
-        elsewhere = {"-f": options.files, "-R": options.recursive, **dict.fromkeys(options.live.given, True)}
-        elsewhere |= {"--from-scheduler": options.from_scheduler, "--watch": options.watch}
-        _excluded("--recording has a cluster of its own", elsewhere)
+    moment_asked(options.recording, options.at, {"--from-scheduler": options.from_scheduler, "--watch": options.watch})
 
 
 def _check_scheduler(options: Options, what: What) -> None:

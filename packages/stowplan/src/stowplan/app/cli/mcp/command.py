@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stowplan.app.cli.cluster_options import cluster_of, cluster_options, config_option
-from stowplan.app.cli.live_cluster import chosen_version, followed_cluster
-from stowplan.app.cli.moment_option import moment_from_option
+from stowplan.app.cli.live_cluster import followed_cluster
+from stowplan.app.cli.moment_option import recording_options
 from stowplan.app.cli.shell_completion import file_option
 from stowplan.app.command_line.error_reporting import InputError, reported
 from stowplan.net.client.cluster_flags import ClusterFlags
@@ -33,8 +33,7 @@ _SDK = ("mcp", "mcp_types", "uvicorn", "starlette")
 
 @click.command(short_help="Answer the questions of agents (Model Context Protocol).")
 @cluster_options
-@file_option("--recording", help="Answer about a recording: about its end, or a moment of it with --at.")
-@click.option("--at", metavar="TIME", help="Answer about this moment of the recording, such as 2026-11-20T12:03 (UTC).")
+@recording_options
 @config_option()
 @click.option(
     "--port",
@@ -81,29 +80,23 @@ def mcp(
         raise click.UsageError("--bearer-token-file is for --port; a client on stdio needs no token.")
     if "-" in files and port is None:
         raise click.UsageError("-f -: the client talks on stdin; give a file, or --port.")
-    if recording is not None and (files or live.given or pod_groups):
-        raise click.UsageError("--recording has a cluster of its own: give no other.")
-    if at is not None and recording is None:
-        raise click.UsageError("--at is for a moment of a recording: give --recording FILE.")
     token = _token(bearer_token_file)
-    moment = moment_from_option(at)
     try:
         from stowplan.app.cli.mcp.server import server_of
     except ModuleNotFoundError as error:
         if error.name in _SDK:
             raise InputError(NO_SDK) from error
         raise
-    from stowplan.app.sources.cluster_source import ClusterSource, collected_notes
+    from stowplan.app.sources.cluster_source import collected_notes
 
     with reported(config), collected_notes() as notes:
         cluster: ClusterSource | FollowedCluster
-        if recording is not None:
-            version = chosen_version(emulated_version)
-            cluster = ClusterSource.of_recording(recording, moment, config, plugins, version)
-        elif files:
+        if files or recording is not None:
             cluster = cluster_of(
                 files=files,
                 recursive=recursive,
+                recording=recording,
+                at=at,
                 live=live,
                 config=config,
                 plugins=plugins,
