@@ -32,11 +32,15 @@ class UnknownEncodingError(Exception):
     """The document is not a ResourceClaim as this module knows it."""
 
 
-def can_change(patch: Mapping[str, Any]) -> bool:
-    """Whether `changed` supports a patch."""
+def can_change(patch: Mapping[str, Any], type_: str) -> bool:
+    """Whether `changed` supports a patch, which must be a merge patch or a strategic one."""
+    if type_ not in ("merge", "strategic"):
+        return False
+    # A strategic one would add finalizers.
+    replaced = {"finalizers"} if type_ == "merge" else set()
     return (
         patch.keys() <= {"metadata", "status"}
-        and patch.get("metadata", {}).keys() <= {"uid", "resourceVersion", "finalizers"}
+        and patch.get("metadata", {}).keys() <= {"uid", "resourceVersion", *replaced}
         and patch.get("status", {}).keys() <= {"reservedFor"}
         and all(consumer.keys() <= _CONSUMER.keys() for consumer in patch.get("status", {}).get("reservedFor") or ())
     )

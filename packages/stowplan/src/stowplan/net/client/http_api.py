@@ -263,7 +263,7 @@ class HttpApi:
         try:
             answer = await self._send(request)
         except Invalid as refused:
-            if kind is not ResourceClaim or not isinstance(patch, Mapping) or not can_change(patch):
+            if kind is not ResourceClaim or not isinstance(patch, Mapping) or not can_change(patch, type_):
                 raise
             answer = await self._put_claim(request, patch, refused, adds=type_ == "strategic")
         return decode_one(answer.body, kind)

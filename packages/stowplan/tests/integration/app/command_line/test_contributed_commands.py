@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from stowplan.app.cli.main import cli
 from stowplan.app.command_line import contributed_commands
-from stowplan.app.command_line.commands import ENTRY_POINT_GROUP, Commands, Section
+from stowplan.app.command_line.commands import Commands, Section
+from stowplan.app.command_line.contributed_commands import ENTRY_POINT_GROUP
 from support.processes.deployments import ROOT
 
 COMMAND = """

@@ -37,7 +37,7 @@ def without(claim, *path):
 )
 def test_a_change(patch, path, expected):
     """Nothing else changes, and the parameters are the author's bytes."""
-    assert can_change(patch)
+    assert can_change(patch, "merge")
     document = changed(SERVED, patch)
     assert document.count(PARAMETERS) == SERVED.count(PARAMETERS) == 1
     before, after = read(SERVED), read(document)
@@ -65,7 +65,8 @@ def test_added_reservations_keep_the_others():
     ids=repr,
 )
 def test_other_changes_are_not_supported(patch):
-    assert not can_change(patch)
+    assert not can_change(patch, "merge")
+    assert not can_change(patch, "strategic")
 
 
 def test_a_document_that_is_cut_off():

@@ -91,7 +91,7 @@ def mcp(
 
     with reported(config), collected_notes() as notes:
         cluster: ClusterSource | FollowedCluster
-        if files or recording is not None:
+        if files or recording or at:
             cluster = cluster_of(
                 files=files,
                 recursive=recursive,
