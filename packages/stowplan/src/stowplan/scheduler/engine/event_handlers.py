@@ -84,6 +84,7 @@ class EventHandlers:
         self._statuses = statuses
         self._gangs = gangs
         self._declared = context.state.declared_groups
+        self._declares_groups = bool(self._declared.kinds)
         self._resizes = resizes
         #: Whether handling is timed.
         self._timed = durations is not None
@@ -101,7 +102,7 @@ class EventHandlers:
             apply = self._pod
         elif kind is Node:
             apply = self._node
-        of_groups = kind is Pod and bool(self._declared.kinds)
+        of_groups = self._declares_groups and kind is Pod
         if of_groups:
             changes = [Change(*(pod and self._declared.pod(pod) for pod in (one.old, one.new))) for one in changes]
         for change in changes:
