@@ -24,9 +24,9 @@ from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.klog import get_logger
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo
+from stowplan.scheduler.engine.binding_calls import PluginCall
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
-from stowplan.scheduler.engine.effects import RunPlugin
 from stowplan.scheduler.engine.outbox import Alarm
 from stowplan.scheduler.engine.schedule_one import (
     Attempt,
@@ -38,35 +38,23 @@ from stowplan.scheduler.engine.schedule_one import (
     on_node,
 )
 from stowplan.scheduler.engine.statuses import PodStatuses
-from stowplan.scheduler.framework.boundary import At, Ended, Raised, call, close, resume
+from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
 from stowplan.scheduler.framework.extender import Extender
 from stowplan.scheduler.framework.interface import RequestBinder
-from stowplan.scheduler.framework.requests import (
-    Ask,
-    Bind,
-    Done,
-    InvalidStepError,
-    Outcome,
-    Request,
-    Steps,
-    Wait,
-    is_retriable,
-    problem_of,
-)
+from stowplan.scheduler.framework.requests import Bind, Outcome, is_retriable
 from stowplan.scheduler.framework.runtime.binding import (
     OTHER_PRE_BIND_FAILED,
     announces_node,
     bind_request,
     bound_by_extender,
     failure_at,
-    method_of,
     pre_bind_groups,
     pre_flights,
     run_unreserve,
 )
 from stowplan.scheduler.framework.runtime.metrics import ended
-from stowplan.scheduler.framework.status import SKIP, Code, Status, error, raised, well_formed
+from stowplan.scheduler.framework.status import SKIP, Code, Status, error, raised
 from stowplan.scheduler.framework.waiting_pods import PodInPreBind, WaitingPod, permit_outcome
 
 _log = get_logger(__name__)
@@ -88,7 +76,6 @@ class BindingStage(Enum):
 
 #: The stages in which the pod is in flight: events that may help it are still recorded.
 IN_FLIGHT = (BindingStage.ANNOUNCING, BindingStage.PERMIT)
-_POINTS = {BindingStage.PRE_BIND: "PreBind", BindingStage.BIND: "Bind", BindingStage.POST_BIND: "PostBind"}
 #: No binder.
 _NOBODY: Iterator[str | Extender] = iter(())
 
@@ -121,7 +108,7 @@ class BindingCycles:
     @property
     def asleep(self) -> int:
         """Bindings that wait for a time, or for objects to change."""
-        return sum(bool(b.calls) and all(call.is_asleep for call in b.calls) for b in self.under_way.values())
+        return sum(bool(b.calls) and all(call.sleep is not None for call in b.calls) for b in self.under_way.values())
 
     def begin(self, attempt: Attempt) -> None:
         if self.metrics is not None:
@@ -159,6 +146,11 @@ class BindingCycle(PlainStruct, eq=False):
     failed: Status | None = None
     #: The extenders and Bind plugins, or PostBind plugins, that have not run yet.
     binders: Iterator[str | Extender] = _NOBODY
+    #: The Bind plugin whose request is in progress; the effect's number, 0 if none; the request, and its step's time.
+    binder: RequestBinder | None = None
+    number: int = 0
+    request: Bind | None = None
+    asked: float = 0.0
     problems: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -296,7 +288,7 @@ class BindingCycle(PlainStruct, eq=False):
             self._pre_bound()
 
     def _begin_group(self, plugins: tuple[str, ...]) -> None:
-        calls = [PluginCall(self, plugin) for plugin in plugins]
+        calls = [PluginCall(self, "PreBind", plugin) for plugin in plugins]
         # A call may end within `begin`, and the next group must not start before the rest of this one.
         self.calls, self.begins = calls, True
         for plugin_call in tuple(calls):
@@ -352,7 +344,7 @@ class BindingCycle(PlainStruct, eq=False):
         if framework.metrics is not None:
             self.started = framework.metrics.now()
         if framework.request_binder is not None:
-            self._alone(framework.request_binder.name).send_request(framework.request_binder)
+            self._send_request(framework.request_binder)
             return
         binders: Sequence[str | Extender] = framework.points["bind"]
         if extenders := framework.handle.extenders():
@@ -364,43 +356,87 @@ class BindingCycle(PlainStruct, eq=False):
         self.binders = iter(binders)
         self._next_binder(SKIP)
 
+    def _send_request(self, binder: RequestBinder) -> None:
+        """Bind by a plugin that only sends a request, as nearly all pods are bound."""
+        attempt, cycles, at = self.attempt, self.cycles, ("Bind", binder)
+        request = call(binder.bind_request, attempt.pod, attempt.node_name, check=bind_request, required=True, at=at)
+        if isinstance(request, Status):
+            self._binder_answered(binder, request)
+            return
+        outbox = cycles.context.outbox
+        self.binder, self.number = binder, outbox.ask(request, self)
+        self.request, self.asked = request, outbox.now
+        cycles.writes += 1
+
+    def answered(self, number: int, outcome: Outcome) -> None:
+        """The API server answered the binder's request."""
+        attempt, binder = self.attempt, self.binder
+        assert binder is not None
+        # First: what follows may ask for the next thing.
+        self.binder, self.number = None, 0
+        self.cycles.writes -= 1
+        if attempt.parts is not None:
+            self.trace(self.request, self.asked, outcome)
+        at = "Bind", binder
+        if not (binder.retry_delays and is_retriable(outcome)):
+            self._binder_answered(binder, call(binder.bind_answer, outcome, at=at))
+            return
+        steps = call(binder.bind_again, outcome, attempt.pod, attempt.node_name, check=None, failed=raised, at=at)
+        if isinstance(steps, Status):
+            self._binder_answered(binder, steps)
+        else:
+            self._alone(PluginCall(self, "Bind", binder.name, steps=steps, started=self.started)).step(None)
+
+    def _binder_answered(self, binder: RequestBinder, answer: Status | None) -> None:
+        times = self.attempt.state.plugin_times
+        if times is not None:
+            times.ended("Bind", binder.name, self.started, answer)
+        self._binder_ended(answer, binder.name)
+
     def _next_binder(self, skipped: Status) -> None:
         binder = next(self.binders, None)
         if binder is None:
             self._bound(skipped)
         elif isinstance(binder, str):
-            self._alone(binder).begin()
+            self._alone(PluginCall(self, "Bind", binder)).begin()
         else:
-            plugin_call = self._alone(binder.name, is_extenders=True)
-            plugin_call.steps = bound_by_extender(binder, self.attempt.pod, self.attempt.node_name)
-            plugin_call.step(None)
+            steps = bound_by_extender(binder, self.attempt.pod, self.attempt.node_name)
+            self._alone(PluginCall(self, "Bind", binder.name, is_extenders=True, steps=steps)).step(None)
 
-    def _alone(self, name: str, *, is_extenders: bool = False) -> PluginCall:
-        plugin_call = PluginCall(self, name, is_extenders)
+    def _alone(self, plugin_call: PluginCall) -> PluginCall:
         self.calls = [plugin_call]
         return plugin_call
 
     def call_ended(self, plugin_call: PluginCall, answer: Status | None) -> None:
         if plugin_call in self.calls:
             self.calls.remove(plugin_call)
-        if self.stage is BindingStage.POST_BIND:
+        plugin, attempt = plugin_call.plugin, self.attempt
+        if plugin_call.point == "PostBind":
             if answer is not None:
-                self.problems.append(f'running PostBind plugin "{plugin_call.plugin}": {answer.message}')
+                self.problems.append(f'running PostBind plugin "{plugin}": {answer.message}')
             self._next_post_bind()
-            return
-        failed = answer
-        if answer is not None:
-            attempt = self.attempt
-            if self.stage is BindingStage.BIND and answer.code == Code.Skip:
-                self._next_binder(answer)
-                return
-            if not plugin_call.is_extenders:
-                point = _POINTS[self.stage]
-                failed = failure_at(point, plugin_call.plugin, answer, attempt.pod, attempt.node_name)
-        if self.stage is BindingStage.BIND:
-            self._bound(failed)
+        elif plugin_call.point == "PreBind":
+            self._group_member_ended(failure_at("PreBind", plugin, answer, attempt.pod, attempt.node_name))
         else:
-            self._group_member_ended(failed)
+            self._binder_ended(answer, "" if plugin_call.is_extenders else plugin)
+
+    def _binder_ended(self, answer: Status | None, plugin: str) -> None:
+        """`plugin`: "" for an extender, whose failure is final as it is."""
+        if answer is not None and answer.code == Code.Skip:
+            self._next_binder(answer)
+        elif answer is None or not plugin:
+            self._bound(answer)
+        else:
+            self._bound(failure_at("Bind", plugin, answer, self.attempt.pod, self.attempt.node_name))
+
+    def trace(self, action: object, asked: float, outcome: Outcome) -> None:
+        """Note what a call waited for as a part of the traced attempt."""
+        attempt, metrics = self.attempt, self.attempt.framework.metrics
+        if metrics is not None and attempt.parts is not None:
+            # The stage may have begun within the step.
+            began, now = self.started + metrics.ahead, self.cycles.context.outbox.now
+            since = began if began > asked else asked
+            attempt.parts += ((action, since, now - since, outcome),)
 
     def _bound(self, failed: Status | None) -> None:
         attempt = self.attempt
@@ -455,7 +491,7 @@ class BindingCycle(PlainStruct, eq=False):
     def _next_post_bind(self) -> None:
         plugin = next(self.binders, None)
         if isinstance(plugin, str):
-            self._alone(plugin).begin()
+            self._alone(PluginCall(self, "PostBind", plugin)).begin()
         else:
             self._done()
 
@@ -511,198 +547,3 @@ class BindingCycle(PlainStruct, eq=False):
         self.stage = BindingStage.OVER
         if cycles.under_way.get(uid) is self:
             del cycles.under_way[uid]
-
-
-@mypyc_attr(native_class=True)
-class PluginCall(PlainStruct, eq=False):
-    """A PreBind, Bind or PostBind call in progress: a coroutine that the driver runs, a request, or steps.
-
-    Also used for an extender that binds.
-    """
-
-    binding: BindingCycle
-    #: The name of the plugin or extender.
-    plugin: str
-    is_extenders: bool = False
-    steps: Steps | None = None
-    #: The binder whose request is in progress, if the call is only a request.
-    binder: RequestBinder | None = None
-    #: The effect that it waits for; 0 if none.
-    number: int = 0
-    #: Whether that effect is a write.
-    writes: bool = False
-    #: The effect, and the step in which it was emitted.
-    action: Request | Ask | RunPlugin | None = None
-    asked: float = 0.0
-    started: float = 0.0
-    #: When it started to wait for objects or a time.
-    asleep_since: float = 0.0
-    woken_by: Alarm | None = None
-
-    def __str__(self) -> str:
-        return f"call of {self.plugin} in the {self.binding}"
-
-    @property
-    def is_asleep(self) -> bool:
-        """Whether it waits for something other than the driver."""
-        return self.steps is not None and not self.number
-
-    @property
-    def _point(self) -> str:
-        return _POINTS[self.binding.stage]
-
-    @property
-    def _at(self) -> At | None:
-        return None if self.is_extenders else (self._point, self.binding.attempt.framework.plugins[self.plugin])
-
-    def begin(self) -> None:
-        attempt, framework, point = self.binding.attempt, self.binding.attempt.framework, self._point
-        if self.plugin in framework.stepping[point]:
-            if framework.metrics is not None:
-                self.started = framework.metrics.now()
-            method = method_of(framework, point, self.plugin)
-            steps = call(method, attempt.state, attempt.pod, attempt.node_name, check=None, failed=raised, at=self._at)
-            if isinstance(steps, Status):
-                self.binding.call_ended(self, steps)
-                return
-            self.steps = steps
-            self.step(None)
-            return
-        action = RunPlugin(
-            profile=framework.profile_name,
-            point=point,
-            plugin=self.plugin,
-            pod=attempt.pod.key,
-            uid=self.binding.uid,
-            node=attempt.node_name,
-        )
-        self._ask(action, writes=self.binding.stage is BindingStage.BIND)
-
-    def send_request(self, binder: RequestBinder) -> None:
-        """Call a Bind plugin that only sends a request: no generator is needed."""
-        attempt = self.binding.attempt
-        self.binder, self.started = binder, self.binding.started
-        at = "Bind", binder
-        request = call(binder.bind_request, attempt.pod, attempt.node_name, check=bind_request, required=True, at=at)
-        if isinstance(request, Status):
-            self._answered(request)
-            return
-        # As `_ask`, which every other call takes: nearly all pods are bound here.
-        cycles = self.binding.cycles
-        self.number, self.writes = cycles.context.outbox.ask(request, self), True
-        self.action, self.asked = request, cycles.context.outbox.now
-        cycles.writes += 1
-
-    def _ask(self, action: Request | Ask | RunPlugin, *, writes: bool) -> None:
-        cycles = self.binding.cycles
-        self.number, self.writes = cycles.context.outbox.ask(action, self), writes
-        self.action, self.asked = action, cycles.context.outbox.now
-        cycles.writes += writes
-
-    def answered(self, number: int, outcome: Outcome) -> None:
-        # Before the outcome is handled, which may ask for the next thing.
-        self.binding.cycles.writes -= self.writes
-        self.writes, self.number = False, 0
-        attempt, metrics = self.binding.attempt, self.binding.attempt.framework.metrics
-        if metrics is not None and attempt.parts is not None:
-            # The stage may have begun within the step.
-            began, now = self.binding.started + metrics.ahead, self.binding.cycles.context.outbox.now
-            asked = began if began > self.asked else self.asked
-            attempt.parts += ((self.action, asked, now - asked, outcome),)
-        if self.binder is not None:
-            self._request_answered(self.binder, outcome)
-        elif self.steps is not None:
-            self.step(outcome)
-        elif isinstance(outcome, Done):
-            self.binding.call_ended(self, outcome.value)
-        else:
-            self.binding.call_ended(self, error(outcome.error))
-
-    def _request_answered(self, binder: RequestBinder, outcome: Outcome) -> None:
-        if binder.retry_delays and is_retriable(outcome):
-            attempt, at = self.binding.attempt, ("Bind", binder)
-            self.binder = None
-            steps = call(binder.bind_again, outcome, attempt.pod, attempt.node_name, check=None, failed=raised, at=at)
-            if isinstance(steps, Status):
-                self._answered(steps)
-                return
-            self.steps = steps
-            self.step(None)
-        else:
-            self._answered(call(binder.bind_answer, outcome, at=("Bind", binder)))
-
-    def step(self, outcome: Outcome | None) -> None:
-        """Resume steps with an outcome, up to the next thing that they wait for."""
-        assert self.steps is not None
-        request = resume(self.steps, outcome, self._at)
-        if isinstance(request, Ended):
-            self._answered(self._answer_of_steps(request.value))
-        elif isinstance(request, Raised):
-            self._answered(error(request.cause) if self.is_extenders else raised(request.cause))
-        elif isinstance(request, Wait):
-            self._sleep(request)
-        elif (odd := self._problem_of(request)) is None:
-            # An extender that does not answer must not block other bindings.
-            self._ask(request, writes=not self.is_extenders)
-        else:
-            self.end_steps()
-            self._answered(error(odd))
-
-    def _problem_of(self, request: Request | Ask) -> Exception | None:
-        # The subject of a Bind is always valid.
-        if type(request) is Bind or (self.is_extenders and isinstance(request, Ask)):
-            return None
-        return problem_of(request) if isinstance(request, Request) else InvalidStepError(request)
-
-    def _answer_of_steps(self, answer: object) -> Status | None:
-        if self.binding.stage is BindingStage.POST_BIND:
-            # PostBind has no result.
-            return None
-        try:
-            return well_formed(answer)
-        except TypeError as e:
-            return raised(e, method_of(self.binding.attempt.framework, self._point, self.plugin))
-
-    def _sleep(self, wait: Wait) -> None:
-        outbox = self.binding.cycles.context.outbox
-        self.asleep_since = outbox.now
-        self._set_alarm(None if wait.seconds is None else outbox.wake(outbox.now + wait.seconds, self))
-        for key in wait.keys:
-            outbox.watch(key, self)
-
-    def _set_alarm(self, alarm: Alarm | None) -> None:
-        if self.woken_by is not None:
-            self.woken_by.cancel()
-        self.woken_by = alarm
-
-    def is_woken_by(self, alarm: Alarm) -> bool:
-        return alarm is self.woken_by
-
-    def on_wake(self) -> None:
-        """An object that it waits for has changed, or its time has come."""
-        # It may have been ended in this step, after it was woken.
-        if self in self.binding.calls:
-            outbox = self.binding.cycles.context.outbox
-            self._set_alarm(None)
-            outbox.unwatch(self)
-            self.step(Done(outbox.now - self.asleep_since))
-
-    def end_steps(self) -> None:
-        """Close steps while they are waiting."""
-        cycles = self.binding.cycles
-        self._set_alarm(None)
-        cycles.context.outbox.unwatch(self)
-        if self.number:
-            cycles.context.outbox.withdraw(self.number)
-            cycles.writes -= self.writes
-            self.writes, self.number = False, 0
-        assert self.steps is not None
-        if (failed := close(self.steps, self._at)) is not None:
-            cycles.context.reporter.report(f'plugin "{self.plugin}", aborted in {self._point}: {failed}')
-
-    def _answered(self, answer: Status | None) -> None:
-        """A call that is not a coroutine of the driver has ended."""
-        times = self.binding.attempt.state.plugin_times
-        if times is not None and not self.is_extenders:
-            times.ended(self._point, self.plugin, self.started, answer)
-        self.binding.call_ended(self, answer)

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from stowplan.scheduler.engine.dumped import DumpedOutbox
 from stowplan.scheduler.engine.effects import Action, Cancel, Effect, Wake, Withdraw
-from stowplan.scheduler.framework.requests import Key, Outcome
+from stowplan.scheduler.framework.requests import Done, Key, Outcome, Wait
 
 #: Number of alarms from which on cancelled ones are dropped before their time.
 _MANY_ALARMS = 1024
@@ -43,6 +43,27 @@ class Alarm:
 
     def cancel(self) -> None:
         self.target = None
+
+
+class Sleep:
+    """A target's wait for a time, for objects to change, or for whichever comes first."""
+
+    __slots__ = ("_outbox", "_since", "_target", "alarm")
+
+    def __init__(self, outbox: Outbox, wait: Wait, target: Wakeable) -> None:
+        self._outbox = outbox
+        self._since = outbox.now
+        self._target = target
+        self.alarm = None if wait.seconds is None else outbox.wake(outbox.now + wait.seconds, target)
+        for key in wait.keys:
+            outbox.watch(key, target)
+
+    def end(self) -> Done:
+        """Stop waiting; the outcome is for how many seconds it has."""
+        if self.alarm is not None:
+            self.alarm.cancel()
+        self._outbox.unwatch(self._target)
+        return Done(self._outbox.now - self._since)
 
 
 class Outbox:

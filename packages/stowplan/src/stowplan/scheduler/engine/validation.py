@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
-from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingCycles, BindingStage, PluginCall
+from stowplan.scheduler.engine.binding_calls import PluginCall
+from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingCycles, BindingStage
 from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.eviction.eviction_records import PlanRecord, VictimRecord
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
@@ -35,6 +36,11 @@ from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycle
 if TYPE_CHECKING:
     from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
     from stowplan.scheduler.engine.eviction.evictions import Evictions
+
+
+#: The records that wait for effects' outcomes, and those that alarms wake, besides the queue's timer.
+_WAITERS = (PodWrites, GroupPatch, VictimRecord, BindingCycle, PluginCall, AwaitedRequest, WorkSlices)
+_SLEEPERS = (PodWrites, GroupPatch, PlanRecord, BindingCycle, PluginCall, SuspendableCycle)
 
 
 class InvalidStateError(RuntimeError):
@@ -158,23 +164,12 @@ class Validation:
 
     def _problems_of_waiters(self) -> Iterator[str]:
         """Check that all waiters belong to known records; each part verifies that its records are registered."""
-        outbox = self._context.outbox
-        for number, waiter in outbox.awaited.items():
-            if not isinstance(waiter, PodWrites | GroupPatch | VictimRecord | PluginCall | AwaitedRequest | WorkSlices):
+        for number, waiter in self._context.outbox.awaited.items():
+            if not isinstance(waiter, _WAITERS):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
-        for alarm in outbox.alarms:
-            target = alarm.target
-            known = (
-                PodWrites
-                | GroupPatch
-                | PlanRecord
-                | BindingCycle
-                | PluginCall
-                | SuspendableCycle
-                | type(self._queue_timer)
-            )
-            if not isinstance(target, known):
-                yield f"the alarm at {alarm.at:.3f} wakes {target}, which is no part's"
+        for alarm in self._context.outbox.alarms:
+            if not isinstance(alarm.target, (*_SLEEPERS, type(self._queue_timer))):
+                yield f"the alarm at {alarm.at:.3f} wakes {alarm.target}, which is no part's"
 
 
 def _differing(what: str, waiting: Iterable[Any], known: Iterable[Any]) -> Iterator[str]:
@@ -215,9 +210,10 @@ class BindingChecks:
         if known is not stoppable:
             yield f"{binding}: {stage.value}, but the pod is {_among(known)} those in PreBind"
         low, high = _CALLS.get(stage, (0, 0))
-        if not low <= len(binding.calls) <= high:
-            yield f"{binding}: {stage.value} with {len(binding.calls)} calls"
-        for call in binding.calls:
+        calls: list[BindingCycle | PluginCall] = [*((binding,) if binding.number else ()), *binding.calls]
+        if not low <= len(calls) <= high:
+            yield f"{binding}: {stage.value} with {len(calls)} calls"
+        for call in calls:
             yield from self._problems_of_call(call)
         yield from self._problems_of_place(binding)
 
@@ -237,11 +233,13 @@ class BindingChecks:
         if at > deadline:
             yield f"{binding}: waits on Permit until {deadline:.3f}, but its alarm rings at {at:.3f}"
 
-    def _problems_of_call(self, call: PluginCall) -> Iterator[str]:
+    def _problems_of_call(self, call: BindingCycle | PluginCall) -> Iterator[str]:
         waits_for = self._context.outbox.awaited.get(call.number) if call.number else None
         if call.number and waits_for is not call:
             yield f"{call}: waits for effect {call.number}, whose answer goes to {waits_for}"
-        if not call.number and call.steps is None:
+        if isinstance(call, BindingCycle):
+            return
+        if not call.number and call.sleep is None:
             yield f"{call}: waits for nothing"
         if call.writes and not call.number:
             yield f"{call}: counted as a write, but no effect is under way"
@@ -267,7 +265,7 @@ class BindingChecks:
 
     def _problems_of_the_outbox(self) -> Iterator[str]:
         for number, waiter in self._context.outbox.awaited.items():
-            if isinstance(waiter, PluginCall) and (waiter.number != number or not self._knows(waiter)):
+            if isinstance(waiter, BindingCycle | PluginCall) and (waiter.number != number or not self._knows(waiter)):
                 yield f"{waiter}: not under way, but gets the answer to {number}"
         for alarm in self._context.outbox.alarms:
             target = alarm.target
@@ -275,18 +273,21 @@ class BindingChecks:
                 target.timer is not alarm or target.stage is not BindingStage.PERMIT
             ):
                 yield f"{target}: {target.stage.value}, but is woken at {alarm.at:.3f}"
-            if isinstance(target, PluginCall) and not (self._knows(target) and target.is_woken_by(alarm)):
+            if isinstance(target, PluginCall) and not (
+                self._knows(target) and target.sleep is not None and target.sleep.alarm is alarm
+            ):
                 yield f"{target}: does not sleep, but is woken at {alarm.at:.3f}"
         for key, watcher in self._context.outbox.watchers:
             if isinstance(watcher, PluginCall) and not self._knows(watcher):
                 yield f"{watcher}: not under way, but waits for {' '.join(key)} to change"
 
-    def _knows(self, call: PluginCall) -> bool:
-        binding = call.binding
-        return self._bindings.under_way.get(binding.uid) is binding and call in binding.calls
+    def _knows(self, call: BindingCycle | PluginCall) -> bool:
+        binding = call if isinstance(call, BindingCycle) else call.binding
+        return self._bindings.under_way.get(binding.uid) is binding and (call is binding or call in binding.calls)
 
     def _problems_of_sums(self) -> Iterator[str]:
-        writes = sum(call.writes for binding in self._bindings.under_way.values() for call in binding.calls)
+        bindings = self._bindings.under_way.values()
+        writes = sum(bool(binding.number) + sum(call.writes for call in binding.calls) for binding in bindings)
         if writes != self._bindings.writes:
             yield f"{self._bindings.writes} writes of bindings are counted, {writes} are under way"
 

@@ -192,7 +192,7 @@ BINDINGS = [
         id="calls",
     ),
     pytest.param(
-        lambda hand: setattr(call(hand, "binds"), "number", call(hand, "posts").number),
+        lambda hand: setattr(binding(hand, "binds"), "number", call(hand, "posts").number),
         "whose answer goes to call of Runner in the binding of pod default/posts",
         id="number",
     ),
@@ -264,7 +264,7 @@ def ring_too_late(hand):
 
 
 def wait_twice(hand):
-    hand.engine.context.outbox._waiters[1] = call(hand, "binds")
+    hand.engine.context.outbox._waiters[1] = binding(hand, "binds")
 
 
 OUTBOX = [
@@ -280,7 +280,7 @@ OUTBOX = [
     ),
     pytest.param(
         wait_twice,
-        "call of DefaultBinder in the binding of pod default/binds waits for effect ",
+        "binding of pod default/binds waits for effect ",
         id="two effects",
     ),
     pytest.param(

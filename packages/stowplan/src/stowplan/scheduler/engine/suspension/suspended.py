@@ -17,8 +17,8 @@ from stowplan.kube.api.types import Pod, PodStatus
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.decision.cycle_steps import CycleSteps
-from stowplan.scheduler.engine.outbox import Alarm, Outbox
-from stowplan.scheduler.framework.requests import Ask, Done, Outcome, Request, Wait
+from stowplan.scheduler.engine.outbox import Outbox, Sleep
+from stowplan.scheduler.framework.requests import Ask, Outcome, Request, Wait
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import Part, PluginTimes
 from stowplan.scheduler.queue.queued_pod import QueuedPod
@@ -95,9 +95,8 @@ class SuspendableCycle(PlainStruct, eq=False):
     stage: Stage = Stage.RUNNING
     #: What it waits for, in order; answers are collected until all have arrived.
     needs: tuple[AwaitedRequest, ...] = ()
-    alarm: Alarm | None = None
-    #: When it started to wait for objects or a time.
-    asleep_since: float = 0.0
+    #: While it waits for objects or a time.
+    sleep: Sleep | None = None
     #: Times the plugin calls of a sampled cycle, also after a wait.
     sample: PluginTimes | None = None
     #: The parts of the traced attempt; None if it is not traced.
@@ -143,11 +142,7 @@ class SuspendableCycle(PlainStruct, eq=False):
         There is no time limit here: the driver must answer every request, an extender's with an error if it times out.
         """
         if isinstance(needed, Wait):
-            self.stage, self.asleep_since = Stage.ASLEEP, self._outbox.now
-            if needed.seconds is not None:
-                self.alarm = self._outbox.wake(self._outbox.now + needed.seconds, self)
-            for key in sorted(needed.keys):
-                self._outbox.watch(key, self)
+            self.stage, self.sleep = Stage.ASLEEP, Sleep(self._outbox, needed, self)
             return False
         self.stage = Stage.REQUESTING
         asked = 0.0 if self.parts is None else self.owner.stopwatch.now()
@@ -166,11 +161,8 @@ class SuspendableCycle(PlainStruct, eq=False):
 
     def end_sleep(self) -> tuple[Outcome, ...]:
         """End its sleep and return the outcome."""
-        if self.alarm is not None:
-            self.alarm.cancel()
-            self.alarm = None
-        self._outbox.unwatch(self)
-        return (Done(self._outbox.now - self.asleep_since),)
+        sleep, self.sleep = self.sleep, None
+        return () if sleep is None else (sleep.end(),)
 
     def stop_waiting(self) -> None:
         """Withdraw its requests; late answers are ignored."""
