@@ -15,7 +15,7 @@ Upstream has no counterpart; each pod is judged from scratch.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
@@ -137,7 +137,7 @@ class BatchPlacement:
         #: The number of feasible rows.
         self.feasible_count: int
         #: The cells with the best sum; None: to be found.
-        self._winners: list[int] | None = None
+        self._winners: Rows | None = None
         self._refuse()
         if self.feasible_count > 1 and not self._score(again=False):
             self.feasible_count = 0
@@ -170,10 +170,13 @@ class BatchPlacement:
         if self._winners is None:
             self._winners = self._find_winners()
         if len(self._winners) == 1:
-            places = self._places_of(self._winners[0])
+            places = self._places_of(self._winners.item())
             return self._rows[places[draw(len(places))]]
-        listed = [self._places_of(cell) for cell in self._winners]
-        return self._rows[_nth(listed, draw(sum(map(len, listed))), len(self._rows))]
+        # There may be as many of them as nodes, if pods keep apart by host.
+        won = np.zeros(len(self._places), np.bool_)
+        won[self._winners] = True
+        found: Rows = (won.take(self._cells) & (self._totals == self._best.take(self._cells))).nonzero()[0]
+        return self._rows[found.item(draw(len(found)))]
 
     def place(self, row: int) -> bool:
         """Count a pod on a row that was open. False: the next pod's nodes are unknown: this must not be used again."""
@@ -316,11 +319,9 @@ class BatchPlacement:
         self.feasible_count = int(self._room[~self._refused].sum())
         self._by_class = self._winners = None
 
-    def _find_winners(self) -> list[int]:
-        if len(self._places) == 1:
-            return [0]
+    def _find_winners(self) -> Rows:
         ranked = np.where(self._closed, INFEASIBLE, self._best + self._moving)
-        found: list[int] = (ranked == ranked.max()).nonzero()[0].tolist()
+        found: Rows = (ranked == ranked.max()).nonzero()[0]
         return found
 
     def _score(self, *, again: bool) -> bool:
@@ -367,20 +368,6 @@ class BatchPlacement:
                 self._totals += np.where(full, 0, change)
                 self._find_best(len(self._places))
         return True
-
-
-def _nth(listed: Sequence[list[int]], n: int, end: int) -> int:
-    """The nth number of sorted lists of numbers below the end: they are long, so they are not merged."""
-    low, high = 0, end
-    while low < high:
-        middle, up_to = (low + high) // 2, 0
-        for numbers in listed:
-            up_to += bisect_right(numbers, middle)
-        if up_to > n:
-            high = middle
-        else:
-            low = middle + 1
-    return low
 
 
 def _cells_of(keys: Sequence[Rows], places: int) -> tuple[Rows, list[Rows]]:
