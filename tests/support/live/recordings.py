@@ -1,9 +1,22 @@
-"""Recordings in files, made by a scheduler on an embedded API."""
+"""Recordings in files, made by a scheduler on an embedded API, or of objects alone."""
+
+from itertools import groupby
 
 import msgspec
 
+from stowplan.app.daemon.plugin_registry import registry_with
+from stowplan.drivers.live.follower import SETTINGS
 from stowplan.history.recordings.recording_files import lines_of, packed
+from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.port import Change
+from stowplan.kube.config.features import default_features
+from stowplan.kube.kubernetes_versions import V1_36
+from stowplan.kube.timing.times import ManualTime
+from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.input_recorder import Recorder
+from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
+from stowplan.scheduler.engine.inputs import Changes
+from stowplan.scheduler.in_tree.configuration import load_config
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 
@@ -68,6 +81,20 @@ async def a_run_in_two_files(path):
         await cluster.create(a_node("c").allocatable(cpu="32", memory="32Gi", pods=10).obj())
         await cluster.advance(10)
     assert files.close() == 2
+
+
+def recorded(path, objects, configuration, gates, now):
+    """As by `stowplan record`, of a cluster with these objects."""
+    features, registry = default_features(V1_36).with_gates(gates), registry_with(())
+    config = load_config(configuration, feature_gates=gates, emulated_version=str(V1_36))
+    engine = Engine(config, registry=registry, now=now, meter=ManualTime(), features=features, settings=SETTINGS)
+    written = []
+    recorder = Recorder(written.append, annotations=RecordedAnnotations((), secret=b"secret"))
+    recorder.begin(config, now=now, features=features, settings=SETTINGS, random=None, decides=False)
+    for kind, some in groupby(map(decode_object, objects), key=type):
+        recorder.step(engine, Changes(kind, [Change(None, one) for one in some]), now)
+    recorder.flush()
+    path.write_bytes(b"".join(map(packed, written)))
 
 
 def changed_line(path, number, change):

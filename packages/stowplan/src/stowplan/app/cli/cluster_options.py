@@ -200,7 +200,8 @@ def cluster_of(
     elsewhere = {"-f": files, "-R": recursive, "--pod-groups": pod_groups, "--from-scheduler": from_scheduler}
     moment = moment_asked(recording, at, elsewhere | dict.fromkeys(live.given, True))
     if recording is not None:
-        found = ClusterSource.of_recording(recording, moment, config, plugins, chosen_version(emulated_version))
+        version = chosen_version(emulated_version)
+        found = ClusterSource.of_recording(recording, moment, config, plugins, version, in_full=in_full)
     elif from_scheduler is not None:
         if files or recursive or config or pod_groups or emulated_version:
             raise click.UsageError(_OF_ITS_OWN)

@@ -140,8 +140,6 @@ def rebalance(
         raise click.UsageError("Give one of --goal and --policy.")
     if weights is not None and policy is not None:
         raise click.UsageError("--weights are for a --goal.")
-    if policy is not None and source["recording"] is not None:
-        raise click.UsageError("A --policy reads of pods what a recording does not keep: give a --goal.")
     limits = Limits(
         total=max_moves,
         at_once=at_once,
@@ -150,6 +148,8 @@ def rebalance(
     )
     with reported(source["config"]):
         given = None if policy is None else read_policy(policy)
+        if given is not None and source["recording"] is not None:
+            given.check_recorded()
 
         def loaded() -> tuple[ClusterSource, Goal]:
             about = cluster_of(**source, in_full=given is not None)

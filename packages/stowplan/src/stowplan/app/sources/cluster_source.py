@@ -145,10 +145,12 @@ class ClusterSource:
         config: str | None,
         plugins: Sequence[str],
         version: KubernetesVersion | None = None,
+        *,
+        in_full: bool = False,
     ) -> ClusterSource:
         """A moment of a recording, None: its end; `config` of None: the active configuration at that time.
 
-        `version` of None: the one that was recorded.
+        `version` of None: the one that was recorded; `in_full`: whether what policies read must be recorded.
         """
         try:
             calls = InterruptedCalls()
@@ -157,6 +159,11 @@ class ClusterSource:
         except (RecordingError, DumpError) as error:
             text = str(error)
             raise InputError(text if path in text else f"{path}: {text}") from error
+        if in_full and not moment.header.has_marks:
+            raise InputError(
+                f"{path}: recorded by an earlier version, without host paths and annotations that a policy's "
+                "DefaultEvictor reads"
+            )
         then = msgspec.structs.replace(moment.header, configuration=moment.configuration)
         header = then.as_version(version, registry.declarations)
         own, features = config is None, header.features

@@ -8,10 +8,8 @@ from __future__ import annotations
 from enum import Enum
 
 from stowplan.kube.api.meta import controller_of
-from stowplan.kube.api.pod import Pod
+from stowplan.kube.api.pod import MIRROR, Pod
 
-#: Marks static pods.
-_MIRROR = "kubernetes.io/config.mirror"
 #: Kinds of controllers whose pods belong to a node.
 _OF_NODES = ("DaemonSet", "Node")
 
@@ -43,4 +41,4 @@ def belongs_to_node(pod: Pod) -> bool:
     for owner in metadata.owner_references:
         if owner.controller and owner.kind in _OF_NODES:
             return True
-    return _MIRROR in metadata.annotations
+    return MIRROR in metadata.annotations

@@ -14,6 +14,10 @@ DEFAULT_SCHEDULER_NAME = "default-scheduler"
 FINISHED = ("Succeeded", "Failed")
 #: Annotation: of two pods of a set, the one with the lower number is deleted first.
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
+#: Annotations of static pods, and of pods that the descheduler may always evict, or should not.
+MIRROR, CONFIG_SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
+EVICT = "descheduler.alpha.kubernetes.io/evict"
+PREFER_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 
 class ContainerPort(ApiStruct, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Volume sources of pods and persistent volumes, and the claim spec.
 
-Sources that the scheduler does not read (configMap, hostPath, ...) are not declared, so a volume of such a
+Sources that nobody here reads (configMap, downwardAPI, ...) are not declared, so a volume of such a
 kind decodes to one with a name and no source.
 """
 
@@ -117,6 +117,10 @@ class EmptyDirVolumeSource(ApiStruct, frozen=True, kw_only=True):
     """Scheduling ignores it, but its data is lost when the pod leaves its node."""
 
 
+class HostPathVolumeSource(ApiStruct, frozen=True, kw_only=True):
+    """Scheduling ignores it, but to policies of the descheduler it is local storage."""
+
+
 class Volume(ApiStruct, frozen=True, kw_only=True):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimVolumeSource | None = None
@@ -133,6 +137,7 @@ class Volume(ApiStruct, frozen=True, kw_only=True):
     csi: CSIVolumeSource | None = None
     image: ImageVolumeSource | None = None
     empty_dir: EmptyDirVolumeSource | None = None
+    host_path: HostPathVolumeSource | None = None
 
 
 class CSIPersistentVolumeSource(ApiStruct, frozen=True, kw_only=True):

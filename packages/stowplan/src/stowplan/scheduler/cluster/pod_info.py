@@ -332,10 +332,11 @@ def _claim_names(pod: Pod) -> tuple[str, ...]:
 
 
 def _has_source(volume: Volume) -> bool:
-    """Whether a volume has a source that some plugin reads; empty directories, config maps and tokens are not."""
+    """Whether a volume has a source that some plugin reads; directories of the node, config maps and tokens are not."""
     if volume.persistent_volume_claim is not None:
         return True
-    return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f not in ("name", "empty_dir"))
+    unread = ("name", "empty_dir", "host_path")
+    return any(getattr(volume, f) is not None for f in volume.__struct_fields__ if f not in unread)
 
 
 _encoder = msgspec.msgpack.Encoder(decimal_format="number")

@@ -102,6 +102,38 @@ def test_questions_about_a_past_moment(file, question, answer):
     assert (code, answer in output) == (0, True), output
 
 
+def a_policy(path, strategy, args=""):
+    path.write_text(f"""
+apiVersion: descheduler/v1alpha2
+kind: DeschedulerPolicy
+profiles:
+- name: p
+  pluginConfig: [{{name: {strategy}, args: {{{args}}}}}]
+  plugins: {{deschedule: {{enabled: [{strategy}]}}}}
+""")
+    return path
+
+
+def test_policies_about_a_past_moment(file, tmp_path):
+    policy = a_policy(tmp_path / "policy.yaml", "RemovePodsViolatingNodeTaints")
+    code, output = run("rebalance", "--recording", file, "--policy", policy)
+    assert (code, "nothing to do" in output) == (0, True)
+    policy = a_policy(tmp_path / "policy.yaml", "RemovePodsHavingTooManyRestarts", "podRestartThreshold: 1")
+    code, output = run("rebalance", "--recording", "/nope", "--policy", policy)
+    assert code == 2
+    assert "profile p: RemovePodsHavingTooManyRestarts reads what a recording does not contain: status.co" in output
+
+
+def test_older_recordings_do_not_have_what_policies_read(file, tmp_path):
+    older = tmp_path / "older"
+    older.write_bytes(file.read_bytes())
+    changed_line(older, 0, lambda header: header | {"format": 2})
+    policy = a_policy(tmp_path / "policy.yaml", "RemovePodsViolatingNodeTaints")
+    code, output = run("rebalance", "--recording", older, "--policy", policy)
+    assert (code, "recorded by an earlier version" in output) == (2, True)
+    assert run("rebalance", "--recording", older, "--goal", "mend")[0] == 0
+
+
 def test_a_moment_after_the_end_is_an_error(file):
     known = data("replay", file)
     later = known["to"].replace("2027", "2028")
@@ -225,7 +257,6 @@ def test_the_role_lists_what_plugins_measure(command, provider, verbs, tmp_path)
         (["drain", "n", "--at", "2026-01-01"], "give --recording FILE"),
         (["fit", "--recording", "{file}", "--pod-groups"], "--recording has a cluster of its own"),
         (["rebalance", "--goal", "mend", "--apply", "--recording", "{file}"], "leave out -f and --recording"),
-        (["rebalance", "--policy", "x", "--recording", "{file}"], "give a --goal"),
         (["explain", "--recording", "/nope"], "error: open /nope: no such file or directory"),
         (["shadow", "--recording", "{file}", "--context", "x"], "give one"),
         (["shadow", "--recording", "/nope"], "error: open /nope: no such file or directory"),

@@ -1,4 +1,6 @@
-"""Plans of moves compared with making the moves in a new cluster for each, and scheduling there."""
+"""Plans of moves compared with making the moves in a new cluster for each, and scheduling there; and with those of a
+recording's moment.
+"""
 
 from collections import Counter
 from dataclasses import replace
@@ -8,6 +10,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stowplan.app.sources.cluster_source import ClusterSource
 from stowplan.ask.rebalance import (
     ByPolicy,
     FreeNodes,
@@ -30,9 +33,10 @@ from stowplan.ask.what_if.settling import put_back
 from stowplan.kube.api.decode import decode_object
 from stowplan.kube.api.types import Pod
 from support.examples import examples
+from support.live.recordings import recorded
 from support.what_if.carried_out import Real, changed_node, without
 from support.what_if.objects import owned, pod
-from support.what_if.random_clusters import HOST, WEB, ZONE, a_cluster, a_shaped_pod, claims_of
+from support.what_if.random_clusters import CONFIG, HOST, WEB, ZONE, a_cluster, a_shaped_pod, claims_of
 
 RANDOM = st.randoms(use_true_random=False)
 
@@ -75,13 +79,13 @@ STRATEGIES = {
 NOW = datetime(2026, 1, 1, 1, tzinfo=UTC).timestamp()
 
 
-def a_policy(random, names=()):
-    names = names or random.sample(list(STRATEGIES), random.randint(1, 3))
+def a_policy(random, names=(), strategies=STRATEGIES):
+    names = names or random.sample(list(strategies), random.randint(1, 3))
     plugins = {
-        point: {"enabled": [name for name in names if STRATEGIES[name][0] == point]}
+        point: {"enabled": [name for name in names if strategies[name][0] == point]}
         for point in ("deschedule", "balance")
     }
-    config = [{"name": name, "args": STRATEGIES[name][1]} for name in names]
+    config = [{"name": name, "args": strategies[name][1]} for name in names]
     profile = {"name": "p", "pluginConfig": config, "plugins": plugins}
     head = {"apiVersion": "descheduler/v1alpha2", "kind": "DeschedulerPolicy"}
     return read_policy({**head, "profiles": [profile]})
@@ -211,6 +215,35 @@ def test_mended_clusters_have_fewer_misplaced_pods(random):
     # What has moved once stays, even if a later move has made it wrong again.
     assert after <= {record.pod for record in (*found.kept, *found.moves)}
     assert found.met == (not after)
+
+
+MARKS = ("evict", "prefer-no-eviction")
+#: Not all that these read is recorded.
+UNRECORDED = {"RemovePodsHavingTooManyRestarts", "RemoveFailedPods"}
+
+
+@examples(20)
+@given(random=RANDOM)
+def test_a_policy_plans_the_same_for_a_moment_of_a_recording(random, tmp_path_factory):
+    path = tmp_path_factory.mktemp("recorded") / "file"
+    drawn = a_cluster(random)
+    drawn.config = CONFIG
+    disorder(drawn, random)
+    for raw in drawn.pods:
+        mark = f"descheduler.alpha.kubernetes.io/{random.choice(MARKS)}"
+        raw["metadata"]["annotations"] = random.choice([{}, {}, {mark: "true"}, {"other": "text"}])
+        raw["spec"].setdefault("volumes", []).extend(
+            random.choice([[], [], [{"name": "h", "hostPath": {"path": "/"}}]])
+        )
+    recorded(path, drawn.objects, drawn.config, drawn.gates, NOW)
+    moment = ClusterSource.of_recording(str(path), None, None, (), in_full=True).cluster
+    cluster = drawn.cluster()
+    running = {"PodLifeTime": ("deschedule", {"maxPodLifeTimeSeconds": 60, "states": ["Running", "Pending"]})}
+    for name in (STRATEGIES | running).keys() - UNRECORDED:
+        policy = a_policy(random, [name], STRATEGIES | running)
+        policy.check_recorded()
+        expected = rebalance(cluster, ByPolicy(policy, in_full(cluster, drawn)))
+        assert rebalance(moment, ByPolicy(policy)) == expected
 
 
 @examples(60)

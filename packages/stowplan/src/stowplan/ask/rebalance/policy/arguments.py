@@ -15,9 +15,13 @@ from stowplan.kube.api.label_selectors import (
     compile_label_selector,
 )
 from stowplan.kube.api.meta import Int32, LabelSelector
+from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan.kube.api.selector_text import parse_label_selector
 from stowplan.kube.config.typed_documents import Problem
 
+#: What a recording does not contain.
+_CONTAINERS, _FINISHED = "status.containerStatuses of pods", "pods that have finished"
 #: uint in Go.
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -82,13 +86,17 @@ class GoDuration(str):
 
 
 class Arguments(PolicyFields, frozen=True, kw_only=True):
-    """Those of a plugin."""
+    """Those of a plugin, and what it reads with them beyond what the scheduler reads."""
 
     api_version: str = ""
     kind: str = ""
 
     def problems(self) -> Iterator[Problem]:
         """What is wrong with the values."""
+        yield from ()
+
+    def unrecorded(self) -> Iterator[str]:
+        """What the plugin reads and a recording, which has what the scheduler reads, does not contain."""
         yield from ()
 
 
@@ -199,6 +207,12 @@ class DefaultEvictor(Arguments, frozen=True, kw_only=True):
         }
         return frozenset(name for name, out in left_out.items() if not out)
 
+    def unrecorded(self) -> Iterator[str]:
+        if self.priority_threshold.name and self.priority_threshold.name not in SYSTEM_PRIORITIES:
+            yield "PriorityClasses, for priorityThreshold.name"
+        if self.min_replicas > 1:
+            yield f"{_FINISHED}, which minReplicas counts"
+
     def problems(self) -> Iterator[Problem]:
         yield from selector_problems(self.node_selector, "nodeSelector")
         for name in ("label_selector", "namespace_label_selector"):
@@ -290,6 +304,9 @@ class RemovePodsHavingTooManyRestarts(StrategyArguments, frozen=True, kw_only=Tr
             yield ("podRestartThreshold",), "want 1 or more"
         yield from _unknown_states(self.states, ("Running", "CrashLoopBackOff"))
 
+    def unrecorded(self) -> Iterator[str]:
+        yield _CONTAINERS
+
 
 class RemoveFailedPods(StrategyArguments, frozen=True, kw_only=True):
     exclude_owner_kinds: tuple[str, ...] = ()
@@ -297,6 +314,9 @@ class RemoveFailedPods(StrategyArguments, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
     exit_codes: tuple[Int32, ...] = ()
     including_init_containers: bool = False
+
+    def unrecorded(self) -> Iterator[str]:
+        yield _FINISHED
 
 
 class OwnerKinds(PolicyFields, frozen=True, kw_only=True):
@@ -311,8 +331,10 @@ class ConditionFilter(PolicyFields, frozen=True, kw_only=True):
     min_time_since_last_transition_seconds: Natural | None = None
 
 
+_UNFINISHED = ("Running", "Pending", "Unknown")
+_PHASES = (*_UNFINISHED, *FINISHED)
 _STATES = (
-    *("Running", "Pending", "Succeeded", "Failed", "Unknown"),
+    *_PHASES,
     *("NodeAffinity", "NodeLost", "Shutdown", "UnexpectedAdmissionError"),
     *("PodInitializing", "ContainerCreating", "ImagePullBackOff", "CrashLoopBackOff", "CreateContainerConfigError"),
     *("ErrImagePull", "CreateContainerError", "InvalidImageName"),
@@ -342,6 +364,12 @@ class PodLifeTime(StrategyArguments, frozen=True, kw_only=True):
                 )
         if self.max_pod_life_time_seconds is None and not (self.states or self.conditions or self.exit_codes):
             yield (), "set at least one of maxPodLifeTimeSeconds, states, conditions, exitCodes"
+
+    def unrecorded(self) -> Iterator[str]:
+        if not self.states or not set(self.states).issubset(_UNFINISHED):
+            yield f"{_FINISHED}, unless states has {', '.join(_UNFINISHED)} alone"
+        if self.exit_codes or not set(self.states).issubset(_PHASES):
+            yield _CONTAINERS
 
 
 def _unknown_states(given: tuple[str, ...], known: tuple[str, ...]) -> Iterator[Problem]:
@@ -416,6 +444,10 @@ class LowNodeUtilization(_Utilization, frozen=True, kw_only=True):
             yield from self.metrics_utilization.problems()
             if self.metrics_utilization.is_prometheus and set(self.thresholds) != {METRIC_RESOURCE}:
                 yield ("thresholds",), f"with source: {PROMETHEUS}, want {METRIC_RESOURCE} and nothing else"
+
+    def unrecorded(self) -> Iterator[str]:
+        if self.metrics_utilization is not None:
+            yield "measured use, for metricsUtilization"
 
 
 class HighNodeUtilization(_Utilization, frozen=True, kw_only=True):

@@ -29,13 +29,10 @@ from stowplan.ask.rebalance.policy.arguments import (
 from stowplan.ask.rebalance.policy.node_fit import fits_a_node
 from stowplan.ask.rebalance.policy.snapshot import PolicyPod, Snapshot
 from stowplan.kube.api.meta import seconds_of
+from stowplan.kube.api.pod import CONFIG_SOURCE, EVICT, MIRROR
 from stowplan.kube.api.selector_text import parse_label_selector
 from stowplan.kube.api.types import Node
 from stowplan.kube.structs import PlainStruct, field
-
-#: Annotations: a pod that may always be evicted, and those of a static pod.
-_EVICT = "descheduler.alpha.kubernetes.io/evict"
-_MIRROR, _SOURCE = "kubernetes.io/config.mirror", "kubernetes.io/config.source"
 
 
 class Eviction(Enum):
@@ -109,11 +106,11 @@ class Evictor:
     def takes(self, pod: PolicyPod) -> bool:
         """Whether the pod may be evicted."""
         annotations = pod.pod.metadata.annotations
-        if _EVICT in annotations:
+        if EVICT in annotations:
             return True
         if self._arguments.no_eviction_policy == MANDATORY and pod.prefers_to_stay:
             return False
-        if _MIRROR in annotations or annotations.get(_SOURCE, "api") != "api":
+        if MIRROR in annotations or annotations.get(CONFIG_SOURCE, "api") != "api":
             return False
         return pod.pod.metadata.deletion_timestamp is None and next(self._protected(pod), None) is None
 
@@ -179,4 +176,4 @@ class Evictor:
 
 
 def _has_local_storage(pod: PolicyPod) -> bool:
-    return any(volume.empty_dir is not None for volume in pod.pod.spec.volumes) or pod.in_full.has_host_path
+    return any((volume.empty_dir or volume.host_path) is not None for volume in pod.pod.spec.volumes)

@@ -1,10 +1,8 @@
-"""What policies read of pods beyond what the scheduler reads: states of containers, host paths, and finished pods.
+"""What policies read of pods beyond what the scheduler reads: states of containers, and finished pods.
 
 A cluster's pods have only the fields that decisions need. The rest is decoded from the objects' JSON, pod by pod, when
 a policy asks.
 """
-
-from typing import Any
 
 import msgspec
 
@@ -39,21 +37,8 @@ class Statuses(ApiStruct, frozen=True, kw_only=True):
     qos_class: str = ""
 
 
-class _Volume(ApiStruct, frozen=True, kw_only=True):
-    host_path: dict[str, Any] | None = None
-
-
-class _Spec(ApiStruct, frozen=True, kw_only=True):
-    volumes: tuple[_Volume, ...] = ()
-
-
 class PodInFull(ApiStruct, frozen=True, kw_only=True):
-    spec: _Spec = _Spec()
     status: Statuses = Statuses()
-
-    @property
-    def has_host_path(self) -> bool:
-        return any(volume.host_path is not None for volume in self.spec.volumes)
 
 
 _UNKNOWN = PodInFull()

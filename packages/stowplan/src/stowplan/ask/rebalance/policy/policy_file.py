@@ -146,6 +146,18 @@ class Policy(PlainStruct, frozen=True):
     grace_period_seconds: int | None
     prometheus: PrometheusProvider | None
 
+    def check_recorded(self) -> None:
+        """Raises LoadError if it reads what recordings do not contain."""
+        problems = [
+            f"{self.name}: profile {profile.name}: {type(arguments).__name__} reads what a recording does not "
+            f"contain: {missing}"
+            for profile in self.profiles
+            for arguments in (profile.evictor, *(one for point in profile.strategies.values() for _, one in point))
+            for missing in arguments.unrecorded()
+        ]
+        if problems:
+            raise LoadError(problems)
+
     def counts(self) -> EvictionCounts:
         return EvictionCounts(self.per_node, self.per_namespace, self.total)
 

@@ -17,12 +17,10 @@ from stowplan.ask.what_if.hypothetical_nodes import nodes_of
 from stowplan.kube.api.container_totals import BEST_EFFORT, BURSTABLE, qos_class
 from stowplan.kube.api.label_selectors import compile_label_selector
 from stowplan.kube.api.meta import seconds_of
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.pod import FINISHED, PREFER_NO_EVICTION
 from stowplan.kube.api.pod_requests import pod_requests, to_vector
+from stowplan.kube.api.policy import SYSTEM_PRIORITIES
 from stowplan.kube.api.types import Namespace, Node, PersistentVolumeClaim, Pod, PodDisruptionBudget, PriorityClass
-
-#: Annotation: such a pod should not be evicted.
-_NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 
 
 class PolicyPod:
@@ -55,7 +53,7 @@ class PolicyPod:
 
     @property
     def prefers_to_stay(self) -> bool:
-        return _NO_EVICTION in self.pod.metadata.annotations
+        return PREFER_NO_EVICTION in self.pod.metadata.annotations
 
     @property
     def created(self) -> float:
@@ -99,7 +97,7 @@ class Snapshot:
         self.now = now
         self.namespaces = {one.metadata.name: one for one in namespaces}
         self.claims = {(one.metadata.namespace or "default", one.metadata.name): one for one in claims}
-        self.priorities = {one.metadata.name: one.value for one in classes}
+        self.priorities = SYSTEM_PRIORITIES | {one.metadata.name: one.value for one in classes}
         self.measured, self.measured_pods = measured, measured_pods or {}
         self._budgets = [
             (one.metadata.namespace or "default", compile_label_selector(one.spec.selector)) for one in budgets

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.api.custom_objects import CustomObject
 from stowplan.kube.api.meta import ApiStruct
+from stowplan.kube.api.pod import CONFIG_SOURCE, EVICT, MIRROR, PREFER_NO_EVICTION
 from stowplan.kube.api.port import Change
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.engine.dumped import EngineDump
@@ -25,8 +26,8 @@ from stowplan.scheduler.framework.requests import Done
 
 #: Replaces all annotations that are not kept; its value changes when one of them does.
 OTHERS = "stowplan.dev/other-annotations"
-#: Read by the `what-if` commands: marks static pods.
-ALWAYS_KEPT = frozenset({"kubernetes.io/config.mirror"})
+#: Marks that questions about a recording read: those of static pods, and of pods that are to be evicted or not.
+ALWAYS_KEPT = frozenset({MIRROR, CONFIG_SOURCE, EVICT, PREFER_NO_EVICTION})
 
 
 class RecordedAnnotations:

@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
     from stowplan.scheduler.framework.runtime.registry import Registry
 
-#: Changes with the format. Version 1 had no decisions.
-FORMAT = 2
-READABLE = (1, FORMAT)
+#: Changes with the format. Version 1 had no decisions, version 2 not what policies of the descheduler read.
+FORMAT = 3
+READABLE = (1, 2, FORMAT)
 
 #: Lines are encoded in batches of this size, which takes a fraction of the time of encoding single ones between other
 #: work; or after this many seconds.
@@ -146,6 +146,11 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     decides: bool = False
     #: What the engine behaved as. Recordings from before there was a choice are of 1.36.
     emulated_version: str = str(V1_36)
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether volumes have their host paths, and pods the annotations that are always kept."""
+        return self.format > 2
 
     @property
     def features(self) -> FeatureGates:

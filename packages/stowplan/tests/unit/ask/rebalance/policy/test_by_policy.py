@@ -7,6 +7,7 @@ from stowplan import Cluster, ClusterError
 from stowplan.ask.rebalance import ByPolicy, read_policy, rebalance
 from stowplan.ask.rebalance.policy.pods_in_full import PodsInFull
 from stowplan.kube.api.decode import decode_object
+from stowplan.kube.api.manifest_files import LoadError
 from stowplan.kube.api.types import Pod
 from support.what_if.objects import node, owned, pod
 
@@ -46,6 +47,50 @@ def in_full(*raws):
         cluster.documents.keep(found, msgspec.json.encode(raw))
     finished = tuple(one for one in pods if one.status.phase == "Failed")
     return PodsInFull(cluster.documents, finished)
+
+
+def what_is_not_recorded(policy):
+    with pytest.raises(LoadError) as error:
+        policy.check_recorded()
+    head = "policy: profile p: "
+    assert all(line.startswith(head) for line in error.value.errors)
+    return [line.removeprefix(head).partition(" reads")[0] + line.rpartition(":")[2] for line in error.value.errors]
+
+
+FINISHED = "pods that have finished"
+CONTAINERS = "status.containerStatuses of pods"
+USE = {"thresholds": {"cpu": 1}, "targetThresholds": {"cpu": 1}}
+MEASURED = {**USE, "metricsUtilization": {"source": "KubernetesMetrics"}}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "args", "missing"),
+    [
+        ("RemovePodsHavingTooManyRestarts", {"podRestartThreshold": 1}, [CONTAINERS]),
+        ("RemoveFailedPods", {}, [FINISHED]),
+        (
+            "PodLifeTime",
+            {"maxPodLifeTimeSeconds": 1},
+            [f"{FINISHED}, unless states has Running, Pending, Unknown alone"],
+        ),
+        ("PodLifeTime", {"states": ["Running"], "exitCodes": [1]}, [CONTAINERS]),
+        ("LowNodeUtilization", MEASURED, ["measured use, for metricsUtilization"]),
+    ],
+)
+def test_what_a_recording_does_not_contain(plugin, args, missing):
+    assert what_is_not_recorded(a_policy(plugin, args)) == [f"{plugin} {one}" for one in missing]
+
+
+@pytest.mark.parametrize(
+    ("evictor", "missing"),
+    [
+        ({"minReplicas": 2}, f"{FINISHED}, which minReplicas counts"),
+        ({"priorityThreshold": {"name": "gold"}}, "PriorityClasses, for priorityThreshold.name"),
+    ],
+)
+def test_what_the_evictor_reads_and_a_recording_does_not_contain(evictor, missing):
+    policy = a_policy("RemovePodsViolatingNodeTaints", evictor=evictor)
+    assert what_is_not_recorded(policy) == [f"DefaultEvictor {missing}"]
 
 
 def test_pods_leave_tainted_nodes():

@@ -284,7 +284,7 @@ def test_an_invalid_line_is_reported_with_its_number(line, said):
         (b'{"format":', "line 1: no header of a recording"),
         (
             msgspec.json.encode(msgspec.structs.replace(HEADER, format=99)),
-            "line 1: this recording has format 99; this version reads up to 2",
+            "line 1: this recording has format 99; this version reads up to 3",
         ),
     ],
 )
