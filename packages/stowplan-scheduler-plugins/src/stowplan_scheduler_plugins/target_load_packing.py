@@ -39,7 +39,7 @@ from stowplan.plugins.arguments import (
     kind,
     not_omitted,
 )
-from stowplan.plugins.objects import milli_value, parse_quantity
+from stowplan.plugins.objects import milli_value, parse_quantity, parse_timestamp
 from stowplan_scheduler_plugins.load import (
     SOURCE_FIELDS,
     Floats,
@@ -152,7 +152,7 @@ def last_cpu(metrics: Sequence[Metric]) -> tuple[float, bool]:
 
 
 class Arrivals:
-    """When pods came to their nodes, as far as this was seen: pods that were there before came at the start.
+    """When pods came to their nodes, by their condition; those that do not have it yet came when they are first seen.
 
     Looked at before each use, for the nodes whose pods changed since.
     """
@@ -173,7 +173,9 @@ class Arrivals:
         for row in range(self._cluster.table.n) if rows is None else rows:
             before = self._seen.get(row, {})
             pods = self._cluster.row_pods[row] if self._cluster.table.valid[row] else ()
-            self._seen[row] = {pod.uid: before.get(pod.uid) or (int(now), self._prediction(pod)) for pod in pods}
+            self._seen[row] = {
+                pod.uid: before.get(pod.uid) or (int(_scheduled_at(pod) or now), self._prediction(pod)) for pod in pods
+            }
         if now - self._cleaned >= _CLEANUP_INTERVAL:
             self._cleaned = now
             self._clean(int(now) - REPORTING_INTERVAL)
@@ -190,3 +192,9 @@ class Arrivals:
         for row, of_row in self._seen.items():
             found[row] = sum(amount for came, amount in of_row.values() if came > time)
         return found
+
+
+def _scheduled_at(pod: PodInfo) -> float | None:
+    found = (one for one in pod.pod.status.conditions if one.type == "PodScheduled" and one.status == "True")
+    time = next(found, None)
+    return parse_timestamp(time.last_transition_time) if time is not None and time.last_transition_time else None

@@ -61,3 +61,11 @@ def test_a_pod_that_came_since_is_predicted():
     # A minute later, a measurement has it.
     cluster.add(load(20, 2060))
     assert points(cluster) == points(a_cluster(load(20, 1000), now=2000))
+
+
+@pytest.mark.parametrize(("scheduled", "expected"), [("1970-01-01T00:10:00Z", 0), ("1970-01-01T00:16:00Z", 20)])
+def test_when_a_pod_came_is_in_its_condition(scheduled, expected):
+    """However late the plugin sees it first; measured was at 1000 seconds."""
+    condition = {"type": "PodScheduled", "status": "True", "lastTransitionTime": scheduled}
+    pod = a_pod("there").limits(cpu="2").on("n1").status(conditions=[condition]).obj()
+    assert points(a_cluster(load(0, 1000), pod, now=2000)) == points(a_cluster(load(expected, 1000), now=2000))
