@@ -226,6 +226,7 @@ def values_of(summary: SummaryRecord) -> dict[str, float]:
         "evictions": float(summary.evictions),
         **{f"utilization.{name}": 100 * share for name, share in summary.utilization.items()},
         **{f"fragmentation.{name}": 100 * share for name, share in summary.fragmentation.items()},
+        **{f"busiest.{name}": 100 * share for name, share in summary.busiest.items()},
         "nodes.mean": summary.nodes_mean,
         "cost": summary.cost,
     }

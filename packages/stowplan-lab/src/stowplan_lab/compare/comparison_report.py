@@ -24,7 +24,7 @@ _PLAIN = {
     "cost": "cost",
     PLACED_DIFFERENTLY: "other node than recorded (%)",
 }
-_SHARES = {"utilization": "in use (%)", "fragmentation": "fragmented (%)"}
+_SHARES = {"utilization": "in use (%)", "fragmentation": "fragmented (%)", "busiest": "load of the busiest node (%)"}
 
 
 def title_of(measure: str) -> str:

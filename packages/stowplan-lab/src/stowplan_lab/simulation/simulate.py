@@ -44,7 +44,7 @@ from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import Waits
 from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.engine import Engine
-from stowplan.scheduler.engine.watched_kinds import watched_kinds
+from stowplan.scheduler.engine.watched_kinds import measured_sources, watched_kinds
 from stowplan.scheduler.extenders.calls import Calls, asking, extenders_without_binders
 from stowplan.scheduler.framework.declarations import Plugin
 from stowplan.scheduler.framework.explanations.formatting import count
@@ -60,11 +60,13 @@ from stowplan_lab.simulation.admission import Admission
 from stowplan_lab.simulation.definition.scenario_fields import ModelsSpec, Scenario
 from stowplan_lab.simulation.definition.scenario_loading import Located, load_scenario
 from stowplan_lab.simulation.faults import Faults
+from stowplan_lab.simulation.measuring import Measuring
 from stowplan_lab.simulation.never_fitting import Supply, never_fitting
 from stowplan_lab.simulation.nodes.autoscaler import Autoscaler
 from stowplan_lab.simulation.nodes.budgets import BudgetController
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.nodes.modelled_use import ModelledUse
 from stowplan_lab.simulation.nodes.node_lifecycle import NodeLifecycle, OrphanedPods, TaintEvictions
 from stowplan_lab.simulation.nodes.rebalancing import Rebalancing, rebalanced_by
 from stowplan_lab.simulation.nodes.running_pods import Kubelets
@@ -381,7 +383,8 @@ class Simulation:
         self.sampler = Sampler(context, self.fleet, ledger, every=scenario.output.every, duration=scenario.duration)
         drains = Drains(context, self.fleet, self.budgets)
         self.autoscaler = Autoscaler(context, self.fleet, self.engine, drains) if scenario.models.autoscaler else None
-        self.rebalancing = Rebalancing(context, self.fleet, drains, self._copy)
+        self._use = ModelledUse(context, self.fleet, self.kubelets)
+        self.rebalancing = Rebalancing(context, self.fleet, drains, self._use, self._copy)
         lifecycle = NodeLifecycle(context, self.fleet, self.kubelets)
         self.faults = Faults(context, self.fleet, lifecycle, drains, self.rebalancing)
 
@@ -446,7 +449,16 @@ class Simulation:
         existing.begin()
         templates = self._templates(classes)
         self._note_trouble_ahead(objects, templates)
+        self._begin_measuring(templates)
         self._begin_workloads(templates, classes)
+
+    def _begin_measuring(self, templates: Mapping[str, Template]) -> None:
+        use = self._use
+        use.loads = loads_of(self.scenario, templates, self.context.start)
+        if use.is_given:
+            self.sampler.use = use
+        sources = measured_sources(self.engine.frameworks.values())
+        Measuring(self.context, self.fleet, use).begin(sources, self.scenario.duration)
 
     def _note_trouble_ahead(self, objects: Sequence[Any], templates: Mapping[str, Template]) -> None:
         for spec in (one for one in self.scenario.workloads if one.pod_group is not None):
@@ -479,7 +491,7 @@ class Simulation:
         planned = autoscalers_of(scenario, templates, context.start)
         self.autoscalers = self.sampler.autoscalers = HorizontalPodAutoscalers(context, planned, controllers)
         if any(event.rebalance is not None for event in scenario.events):
-            self.rebalancing.read(scenario, self._folder, loads_of(scenario, templates, context.start))
+            self.rebalancing.read(scenario, self._folder)
         rollouts = rollouts_of(scenario, templates, controllers, self._folder, classes)
         self.faults.begin(scenario, controllers, rollouts)
 
@@ -632,6 +644,7 @@ class Simulation:
                 if amount and name != "pods"
             },
             fragmentation=dict(self.sampler.mean("fragmentation")),
+            busiest=dict(self.sampler.mean("busiest")),
             cost=round(sum(fleet.costs.values()), _DIGITS),
             cost_by_group={name: round(cost, _DIGITS) for name, cost in sorted(fleet.costs.items())},
             cost_idle=round(sum(fleet.costs.values()) - ledger.billed, _DIGITS),

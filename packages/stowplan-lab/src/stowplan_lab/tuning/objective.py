@@ -27,10 +27,10 @@ class TuningError(RuntimeError):
     """Says what is wrong and what to do."""
 
 
-#: Measures of every part, in addition to utilization and fragmentation of each resource.
+#: Measures of every part, in addition to utilization, fragmentation and busiest of each resource.
 MEASURES = (
     *("waits.mean", "waits.p95", "waits.longest", "gangs.mean", "gangs.longest", "unplaced", "evictions"),
-    *("utilization", "fragmentation", "nodes.mean", "cost"),
+    *("utilization", "fragmentation", "busiest", "nodes.mean", "cost"),
 )
 #: Higher is better.
 _MORE_IS_BETTER = "utilization"
@@ -58,6 +58,7 @@ def measured_since(result: SimulationResult, since: float) -> dict[str, float]:
         "evictions": float(sum(row.end not in CALM for row in evicted)),
         **_shares("utilization", samples, _use),
         **_shares("fragmentation", samples, lambda row: row.fragmentation),
+        **_shares("busiest", samples, lambda row: row.busiest),
         "nodes.mean": fmean(row.nodes for row in samples) if samples else 0.0,
         "cost": samples[-1].cost - samples[0].cost if samples else 0.0,
     }
@@ -171,7 +172,7 @@ def blend(terms: Mapping[str, float]) -> Objective:
     for name, weight in terms.items():
         measure = _SHORT.get(name, name)
         kind, dot, _ = measure.partition(".")
-        if measure not in MEASURES and not (dot and kind in ("utilization", "fragmentation")):
+        if measure not in MEASURES and not (dot and kind in ("utilization", "fragmentation", "busiest")):
             meant = next(did_you_mean(measure, MEASURES), f"there are {', '.join(MEASURES)}, or a module:function")
             raise TuningError(f"objective: there is no measure {name!r}; {meant}")
         if not (isfinite(weight) and weight > 0):

@@ -7,8 +7,7 @@ begins.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -28,10 +27,10 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.framework.explanations.formatting import count
 from stowplan_cluster.reconcile.nodes import CHECK_AGAIN
-from stowplan_cluster.reconcile.usage import Consumer, Load, amounts_of, measured, running_containers
 from stowplan_lab.simulation.definition.scenario_fields import RebalanceSpec, Scenario
 from stowplan_lab.simulation.nodes.drains import Drains
 from stowplan_lab.simulation.nodes.fleet import Fleet
+from stowplan_lab.simulation.nodes.modelled_use import ModelledUse
 from stowplan_lab.simulation.results.ledger import Entry
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
@@ -66,20 +65,21 @@ class _Plan(PlainStruct, eq=False):
 
 
 class Rebalancing:
-    def __init__(self, context: SimulationContext, fleet: Fleet, drains: Drains, copy: Callable[[], Cluster]) -> None:
+    def __init__(
+        self, context: SimulationContext, fleet: Fleet, drains: Drains, use: ModelledUse, copy: Callable[[], Cluster]
+    ) -> None:
         """`copy`: the cluster as it is now, to plan in."""
         self._context = context
         self._fleet = fleet
         self._drains = drains
+        self._use = use
         self._copy = copy
         self._policies: dict[int, Policy] = {}
-        self._loads: Mapping[str, Load] = {}
         self._works = False
         self.moves = 0
 
-    def read(self, scenario: Scenario, folder: Path, loads: Mapping[str, Load]) -> None:
-        """Read the policies of a scenario's events; raises ScenarioError. `loads`: use, by workload."""
-        self._loads = loads
+    def read(self, scenario: Scenario, folder: Path) -> None:
+        """Read the policies of a scenario's events; raises ScenarioError."""
         problems = Problems()
         for event in scenario.events:
             if event.rebalance is None or event.rebalance.policy is None:
@@ -131,8 +131,8 @@ class Rebalancing:
         full = PodsInFull(cluster.documents)
         if not policy.metrics:
             return ByPolicy(policy, full)
-        pods, nodes = self._measured()
-        return ByPolicy(policy, full, nodes, pods)
+        use = self._use.now()
+        return ByPolicy(policy, full, use.nodes, use.pods)
 
     # -- steps --------------------------------------------------------------------------------------------------------
 
@@ -191,25 +191,3 @@ class Rebalancing:
         if known is not None and not known.spec.unschedulable:
             plan.cordoned.append(node)
             self._fleet.cordon(node)
-
-    # -- measured use -------------------------------------------------------------------------------------------------
-
-    def _measured(self) -> tuple[dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-        """Use of pods by their keys, and of nodes: what the workload's `usage` says, and half of the requests else."""
-        now = self._context.now
-        running = [entry for entry in self._context.ledger.entries() if entry.node and entry.starts <= now]
-        sharing = Counter(entry.origin.workload for entry in running)
-        pods: dict[str, dict[str, int]] = {}
-        nodes: dict[str, dict[str, int]] = {name: {"cpu": 0, "memory": 0} for name in self._fleet.nodes}
-        for entry in running:
-            spec, workload = entry.pod.spec, entry.origin.workload
-            containers = amounts_of(running_containers(spec.containers, spec.init_containers))
-            consumer = Consumer(entry.pod.metadata.name, containers, entry.starts, ready=True)
-            found = measured(consumer, self._loads.get(workload, {}), sharing[workload], now)
-            # They are in thousandths; cpu stays so.
-            used = {name: sum(one.get(name, 0) for one in found.containers.values()) for name in ("cpu", "memory")}
-            used["memory"] //= 1000
-            pods[entry.key] = used
-            for name, amount in used.items():
-                nodes[entry.node][name] += amount
-        return pods, nodes

@@ -49,7 +49,7 @@ class Kubelets:
                 return
             if old is None or not old.spec.node_name:
                 entry = self._context.ledger.of(new.metadata.uid)
-                if entry is not None and self._works(node):
+                if entry is not None and self.works(node):
                     self._run(entry)
             elif self._stopping and (seconds := self._stopping.pop(new.metadata.uid, None)) is not None:
                 self._context.later(seconds, partial(self._stopped, new))
@@ -118,7 +118,7 @@ class Kubelets:
     def seconds_to_stop(self, pod: Pod, chance: Random) -> float:
         """How long a pod runs on that is deleted now, for `Latency`; infinity: it is ended here."""
         drawn = self._context.models.termination.draw(chance)
-        if not self._works(pod.spec.node_name):
+        if not self.works(pod.spec.node_name):
             return inf
         seconds = kubelet.seconds_to_stop(kubelet.Containers(stop_after=drawn), grace_period_of(pod))
         if seconds <= 0:
@@ -131,7 +131,7 @@ class Kubelets:
         return inf
 
     def _stopped(self, pod: Pod) -> None:
-        if self._works(pod.spec.node_name):
+        if self.works(pod.spec.node_name):
             entry = self._context.ledger.of(pod.metadata.uid)
             if entry is not None:
                 # Its containers have ended now.
@@ -140,7 +140,7 @@ class Kubelets:
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
-    def _works(self, node: str) -> bool:
+    def works(self, node: str) -> bool:
         return self._since.get(node, inf) < inf
 
     def last_heartbeat(self, node: str) -> float:
@@ -174,7 +174,7 @@ class Kubelets:
 
     def _start_again(self, node: str, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            if not self._works(node) or self._context.ledger.of(entry.pod.metadata.uid) is not entry:
+            if not self.works(node) or self._context.ledger.of(entry.pod.metadata.uid) is not entry:
                 continue
             ends_now = kubelet.ends_after_outage(entry.pod.spec.restart_policy)
             if entry.why or ends_now:

@@ -22,6 +22,7 @@ from stowplan_lab.simulation.simulation_context import SimulationContext
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from stowplan_lab.simulation.nodes.modelled_use import ModelledUse
     from stowplan_lab.simulation.workloads.horizontal_pod_autoscalers import HorizontalPodAutoscalers
 
 
@@ -73,6 +74,8 @@ class Sampler:
         self.rows: list[SampleRow] = []
         self.heat: list[Heat] = []
         self.autoscalers: HorizontalPodAutoscalers | None = None
+        #: If the scenario says what workloads use.
+        self.use: ModelledUse | None = None
         #: Node -> its index in heat maps; names in order of appearance.
         self.nodes: dict[str, int] = {}
         #: The group of each, or "".
@@ -117,6 +120,7 @@ class Sampler:
             nodes_by_group={name: len(group.names) for name, group in fleet.groups.items()},
             fragmentation=fragmentation(table, self._typical()),
             replicas={} if self.autoscalers is None else self.autoscalers.replicas,
+            busiest={} if self.use is None else self.use.busiest(),
             cost=round(sum(fleet.costs.values()), 6),
         )
 

@@ -22,7 +22,7 @@ from stowplan_lab.simulation.results.simulation_records import SampleRow, Summar
 
 #: In Markdown, as in docs/use/simulate.md.
 LEFT_OUT = (
-    "Actual resource usage, except for what autoscalers measure: to the scheduler, a pod uses what it requests.",
+    "Effects of actual usage on pods: they run as long with too little as with enough.",
     "CronJobs of the initial cluster.",
     "`podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` of Jobs.",
     "Updates that are in progress in the initial cluster: they count as complete.",
@@ -93,6 +93,9 @@ def _sections(
     if replicas := _each(rows, "replicas"):
         caption = "Of workloads with an autoscaler."
         yield over_time("replicas", "Replicas", caption, _layers(times, replicas, "step"), pods)
+    if busiest := _each(rows, "busiest"):
+        caption = "Of the node with the highest load, by what workloads use: share of what it can allocate."
+        yield over_time("busiest", "The busiest node", caption, _layers(times, busiest), _SHARE)
     cost = f"They cost {cost_text(summary)}." if summary.cost else ""
     yield over_time("nodes", "Nodes", cost, _groups(rows, times), nodes)
     caption = "A row per node, or some of a group together: the resource that is scarcest there."

@@ -116,6 +116,8 @@ def summary_facts(summary: SummaryRecord) -> Iterator[tuple[str, str]]:
             yield "", unplaced_text(waits)
     yield "in use", ", ".join(f"{name} {share:.1%}" for name, share in summary.utilization.items()) or "nothing"
     yield "fragmented", ", ".join(f"{name} {share:.1%}" for name, share in summary.fragmentation.items()) or "nothing"
+    if summary.busiest:
+        yield "busiest", ", ".join(f"{name} {share:.1%}" for name, share in summary.busiest.items()) + " of a node"
     yield (
         "nodes",
         f"{summary.nodes_mean:,.1f} on average, {summary.nodes_most:,} at most; the autoscaler added "

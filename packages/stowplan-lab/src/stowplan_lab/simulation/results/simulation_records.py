@@ -98,6 +98,8 @@ class SampleRow(Record, frozen=True, kw_only=True):
     fragmentation: dict[str, float] = field(default_factory=dict)
     #: Workload with an autoscaler -> its replicas.
     replicas: dict[str, int] = field(default_factory=dict)
+    #: Resource -> the highest load of a node; empty unless the scenario has `usage`.
+    busiest: dict[str, float] = field(default_factory=dict)
     #: Cumulative.
     cost: float = 0.0
 
@@ -158,6 +160,8 @@ class SummaryRecord(Record, frozen=True, kw_only=True):
     #: Resource -> mean used share over time.
     utilization: dict[str, float] = field(default_factory=dict)
     fragmentation: dict[str, float] = field(default_factory=dict)
+    #: Resource -> mean over time of the highest load of a node; empty unless the scenario has `usage`.
+    busiest: dict[str, float] = field(default_factory=dict)
     cost: float = 0.0
     currency: str = ""
     cost_by_group: dict[str, float] = field(default_factory=dict)

@@ -13,11 +13,10 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from stowplan.kube.api.decode import convert
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.port import Change
 from stowplan.kube.timing.times import within
-from stowplan.scheduler.framework.sources import Source, SourceError
+from stowplan.scheduler.framework.sources import Source, SourceError, answer_of
 from stowplan.scheduler.framework.status import RAISED
 
 if TYPE_CHECKING:
@@ -53,13 +52,8 @@ async def measured_now(
 
 async def _answer(source: Source, client: SourceClient, seconds: float, times: Times) -> CustomObject | str:
     """What the source answers, or what is wrong with it."""
-
-    async def asked() -> CustomObject:
-        content = await source.measure(client)
-        return convert({**content, "metadata": {"name": source.name}}, source.kind)
-
     try:
-        return await within(seconds, asked(), sleep=times.sleep)
+        return await within(seconds, answer_of(source, client), sleep=times.sleep)
     except TimeoutError:
         return f"no answer within {seconds:g} s"
     except RAISED as error:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from stowplan.kube.api.custom_objects import CustomObject
+from stowplan.kube.api.decode import convert
 from stowplan.kube.api.meta import ApiStruct
 
 T = TypeVar("T", bound=ApiStruct)
@@ -75,3 +76,9 @@ class Source(msgspec.Struct, frozen=True):
     async def measure(self, client: MeasuringClient) -> Mapping[str, Any]:
         """The object's content, without metadata; whatever it raises is logged once."""
         raise NotImplementedError
+
+
+async def answer_of(source: Source, client: MeasuringClient) -> CustomObject:
+    """Its answer as the object that plugins read; raises what `measure` raises."""
+    content = await source.measure(client)
+    return convert({**content, "metadata": {"name": source.name}}, source.kind)
