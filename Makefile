@@ -28,7 +28,7 @@ LOCK := --quiet --upgrade --universal --python-version 3.11 --only-binary :all: 
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-compiled compiled compiled-wheel test-full suite wheels krew lock check lint types format demo site page bench bench-apiserver clean
+.PHONY: help test test-compiled compiled compiled-wheel test-full suite wheels krew lock check lint types format demo site pictures page bench bench-apiserver clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -102,6 +102,10 @@ demo: $(USABLE) ## a small cluster comes up, a workload is placed, one pod that 
 
 site: $(STAMP) ## the documentation, in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+PICTURES ?= build/pictures
+pictures: $(STAMP) ## the pictures of the page in the docs; PICTURES=docs/assets: instead of those there; needs Chromium
+	$(BIN)/python website/page_pictures.py $(PICTURES)
 
 page: ## the page's client, from page/ into packages/stowplan/src/stowplan/ui/static; needs Node, which users do not
 	cd page && npm ci --silent --no-audit --no-fund && npm run --silent check && npm test --silent && npm run --silent build

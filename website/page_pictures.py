@@ -1,9 +1,11 @@
 """The pictures of docs/use, taken of the real page: a cluster of files, and simulations.
 
+    make pictures PICTURES=docs/assets
     python website/page_pictures.py docs/assets [week.csv]
 
 week.csv: the week of a trace in docs/use/rebalance.md, which is simulated twice.
-Needs Chromium and what the tests need. The same sources give the same pictures, but for the fonts of the machine.
+Needs Chromium and what the tests need. The same sources give the same pictures, but for ages and the fonts of the
+machine. CI takes them as well, into build/pictures.
 """
 
 from __future__ import annotations
@@ -206,10 +208,14 @@ def take_week(browser: Browser, out: Path, folder: Path, trace: Path) -> None:
 
 
 def main() -> None:
-    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    path = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if path is None:
+        sys.exit("chromium is not installed")
+    out = Path(sys.argv[1])
+    out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        take(browser, Path(sys.argv[1]), Path(folder), [*map(Path, sys.argv[2:])])
+        take(browser, out, Path(folder), [*map(Path, sys.argv[2:])])
         browser.close()
 
 

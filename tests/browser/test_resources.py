@@ -1,5 +1,8 @@
 """What nodes have and who holds it: devices in the plan and its panel."""
 
+import json
+from urllib.parse import quote
+
 import pytest
 from playwright.sync_api import expect
 
@@ -73,6 +76,15 @@ def test_cost_and_measured_use_as_heat_maps(open_tab, tmp_path, scheme):
             "2.25"
         )
         assert violations(page) == []
+        change = json.dumps({"addNodes": [{"count": 1, "like": "a"}]})
+        page.goto(f"{address.partition('#')[0]}#/workbench?change={quote(change)}")
+        figures = page.get_by_role("table", name="Before and after")
+        expect(figures.get_by_role("row", name="Cost of an hour 3 6 +3")).to_be_visible()
+        expect(figures.get_by_role("row", name="… of it idle 2.25 5.25 +3")).to_be_visible()
+        page.get_by_role("combobox", name="Colour").select_option(label="Namespace")
+        expect(page.get_by_role("list", name="Legend")).to_have_text("default 1")
+        assert violations(page) == []
+        page.goto(f"{address.partition('#')[0]}#/room")
         page.get_by_label("Show").select_option(label="measured use")
         nodes = page.get_by_role("region", name="Nodes by cpu")
         expect(nodes.get_by_role("link", name="b: 1 of 4 cpu, 25 % used, 3 not used")).to_have_text("25 %")

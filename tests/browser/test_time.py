@@ -189,6 +189,14 @@ def test_differences_can_be_hidden_and_one_timeline_selected(at_pair):
     expect(at_pair.locator(".one")).to_have_count(2)
 
 
+def test_the_colour_of_pods_is_chosen(at_pair):
+    legend = at_pair.get_by_role("region", name="packed").get_by_role("list", name="Legend")
+    expect(legend).to_contain_text("default/web 8")
+    at_pair.get_by_role("combobox", name="Colour").select_option(label="Age")
+    expect(legend).to_contain_text("under 5m 8")
+    assert "colour=age" in at_pair.url
+
+
 def test_plans_and_figures_as_pictures_and_figures_as_a_table(at_pair):
     for name, begins in (
         ("The plan of packed as SVG", b"<svg"),

@@ -13,6 +13,11 @@ export const COLOURS_BY: Record<ColourBy, string> = {
   age: "Age",
 };
 
+/** A choice in a URL; by workload if it names none. */
+export function colourBy(text: string | null): ColourBy {
+  return text !== null && Object.hasOwn(COLOURS_BY, text) ? (text as ColourBy) : "workload";
+}
+
 export type Pattern = "plain" | "stripes" | "dots";
 export interface Paint {
   light: string;

@@ -132,7 +132,11 @@ export function eraseBay(pen: Pen, bay: Bay, eye: Eye, look: Look): void {
 export function drawBay(pen: Pen, bay: Bay, eye: Eye, scene: Scene, look: Look, boxes: () => Box[]): void {
   const at = seen(bay, eye);
   const node = scene.plan.nodes.get(bay.node);
-  pen.rect(at.x, at.y, at.width, at.height, look.sheet);
+  // Not like an empty bay: it has nothing of what is shown.
+  const lacks = capacity(scene, bay.node) <= 0;
+  pen.rect(at.x, at.y, at.width, at.height, lacks ? look.hull : look.sheet);
+  if (lacks && at.height > 2 * TAG_HEIGHT)
+    pen.text(at.x + 6, at.y + 16, `no ${scene.resource}`, 11, look.ink3, { room: at.width - 12 });
   if (at.width < BOXES_FROM) drawLayers(pen, bay.node, at, scene);
   else for (const box of boxes()) drawBox(pen, box, at, eye.scale, scene, look);
   if (node?.freeDevices) {

@@ -6,8 +6,9 @@ import type { NodesRecord, PodsRecord } from "../protocol";
 import { Timeline } from "../time/timeline";
 import { changeOf, isEmpty, items, textOf, workloadOf } from "../workbench/change";
 import { Colours } from "./colours";
+import { drawBay, type Look, type Scene } from "./draw";
 import { grouped as byLabel, layout, need, stowed } from "./layout";
-import type { NodeItem, PodItem } from "./model";
+import { type NodeItem, PlanModel, type PodItem } from "./model";
 import { fitted, SvgPen } from "./pen";
 import { parseSelector } from "./selector";
 
@@ -290,6 +291,20 @@ test("a kind keeps its colour when others come, in all views", () => {
 test("the legend counts pods as they are now", () => {
   const colours = new Colours("workload", of("a", 3), 0);
   assert.deepEqual([...colours.counts([...of("a", 5)])], [["ns/Job/a", 5]]);
+});
+
+test("a bay whose node has nothing of the resource does not look empty", () => {
+  const plan = new PlanModel();
+  plan.nodes.set("a", nodeOf("a", ""));
+  const bay = layout(byLabel(plan.nodes.values(), ""), 1).bays[0]!;
+  const drawn = (resource: string) => {
+    const pen = new SvgPen(false);
+    const scene = { plan, resource, ghosts: new Map(), selectedNode: "" } as unknown as Scene;
+    drawBay(pen, bay, { x: 0, y: 0, scale: 1 }, scene, { sheet: "#white", hull: "#hull" } as Look, () => []);
+    return pen.svg(100, 100, "t");
+  };
+  assert.match(drawn("cpu"), /fill="#white"/);
+  assert.match(drawn("x/gpu"), /fill="#hull".*no x\/gpu/);
 });
 
 test("text on a pattern has an outline in the colour below the pattern, text elsewhere has none", () => {

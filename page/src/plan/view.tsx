@@ -9,7 +9,7 @@ import { stamp } from "../shell/clock";
 import type { ViewProps } from "../shell/views";
 import type { Canvas } from "./canvas";
 import { useNodesVersion, useVersion } from "./changes";
-import { COLOURS_BY, type ColourBy, Colours } from "./colours";
+import { COLOURS_BY, type ColourBy, Colours, colourBy } from "./colours";
 import { useDevices } from "./devices";
 import { closed, used } from "./layout";
 import { isBroken, type NodeItem, type PlanModel, type PodItem } from "./model";
@@ -43,9 +43,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
   const settings: Settings = {
     group: query.get("group") ?? usualGroup(labels),
     resource: query.get("resource") ?? (nobodyAsksForCpu ? "pods" : "cpu"),
-    colour: (query.get("colour") as ColourBy | null) ?? "workload",
+    colour: colourBy(query.get("colour")),
   };
-  if (!(settings.colour in COLOURS_BY)) settings.colour = "workload";
   const filter = query.get("filter") ?? "";
   const asTable = query.get("as") === "table";
   const [node, pod, workload] = chosen(

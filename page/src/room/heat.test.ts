@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NodeItem, PodItem } from "../plan/model";
 import { PlanModel } from "../plan/model";
-import { costOf, partsOf, requestsOf, useOf } from "./heat";
+import { costOf, costsOf, partsOf, requestsOf, useOf } from "./heat";
 
 function node(name: string, gpus: number, more: Partial<NodeItem> = {}): NodeItem {
   return { name, labels: {}, taints: [], allocatable: { cpu: 4000, gpu: gpus }, unschedulable: false, ...more };
@@ -56,6 +56,7 @@ test("a pod pays for its share of GPUs, otherwise of cpu and memory", () => {
   const prices = { gpu: { "": 8, spot: 2 }, plain: { "": 1 } };
   const [part] = partsOf(plan, new Map([["", ["a", "b", "c"]]]), costOf(plan, prices));
   assert.deepEqual([part!.whole, part!.taken, part!.free, part!.without], [3, 0.75, 2.25, ["c"]]);
+  assert.deepEqual(costsOf(plan, prices), { whole: 3, idle: 2.25 });
 });
 
 test("measured use is of the nodes that are measured", () => {

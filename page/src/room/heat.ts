@@ -99,6 +99,13 @@ export function costOf(plan: PlanModel, prices: SourceRecord["prices"]): Measure
   };
 }
 
+/** What an hour of all nodes costs, and how much of that is idle. */
+export function costsOf(plan: PlanModel, prices: SourceRecord["prices"]): { whole: number; idle: number } {
+  const { whole, free } = costOf(plan, prices);
+  const sum = (of: (node: NodeItem) => number) => [...plan.nodes.values()].reduce((total, node) => total + of(node), 0);
+  return { whole: sum(whole), idle: sum(free) };
+}
+
 function priceOf(node: NodeItem, prices: SourceRecord["prices"]): number {
   const ofType = prices[node.labels["node.kubernetes.io/instance-type"] ?? ""];
   return ofType?.[node.labels["karpenter.sh/capacity-type"] ?? ""] ?? ofType?.[""] ?? 0;

@@ -7,6 +7,7 @@ const SYMBOLS: [string, string][] = [
   ["✕", "a node that has failed: not ready, unreachable or out of service"],
   ["◆", "a node with taints: it takes only pods that tolerate them"],
   ["the level of a bay", "how much of the node's resource is requested"],
+  ["a bay without its white", "the node has nothing of the resource"],
   ["the size of a box", "the pod's share of the node"],
   ["■ ◪ □", "a device: held, shared, free; ⊘: blocked by other parts of it"],
   ["grey stripes", "devices that are tainted, blocked, or held without a pod of the node"],

@@ -8,10 +8,10 @@ import { PictureButtons } from "../parts/pictures";
 import { type Column, Table } from "../parts/table";
 import type { Canvas } from "../plan/canvas";
 import { useNodesVersion } from "../plan/changes";
-import { Colours } from "../plan/colours";
+import { COLOURS_BY, type ColourBy, Colours, colourBy } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
-import { Picture } from "../plan/picture";
-import { Choice } from "../plan/view";
+import { Picture, type Settings } from "../plan/picture";
+import { Choice, Legend } from "../plan/view";
 import type { AxisRecord, ChartRecord, FramesRecord, MarkRecord, TimeRecord } from "../protocol";
 import { type Address, amend, parse, podHref } from "../shell/address";
 import { stamp } from "../shell/clock";
@@ -53,7 +53,12 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
   const [at, setAt] = useState(() => (wanted ? momentAt(axis, wanted) : last));
   const [plays, setPlays] = useState(false);
   const [speed, setSpeed] = useState(() => defaultSpeed(axis.moments));
-  const colours = useMemo(() => new Colours("workload", allPods(timelines), Date.now()), [timelines]);
+  const by = colourBy(address.query.get("colour"));
+  const colours = useMemo(
+    () => new Colours(by, allPods(timelines), Date.parse(isoOf(axis, at))),
+    // Only ages depend on the moment.
+    [timelines, by, by === "age" && at],
+  );
   const usual = useMemo(
     () => (timelines.some(({ pods }) => [...pods.values()].some((pod) => pod.requests.cpu)) ? "cpu" : "pods"),
     [timelines],
@@ -109,6 +114,12 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
             one,
           ])}
         />
+        <Choice
+          label="Colour"
+          value={by}
+          onChange={(next) => amend(parse(location.hash), { colour: next })}
+          options={Object.entries(COLOURS_BY)}
+        />
         <output class="moment">
           {stamp(now, 1)} <span class="muted">+{span(axis.moments[at]!)}</span>
         </output>
@@ -148,6 +159,7 @@ export function Player({ data, address, asks }: { data: TimelineData[]; address:
         data={data}
         timelines={timelines}
         colours={colours}
+        by={by}
         resource={resource}
         at={at}
         now={now}
@@ -211,6 +223,7 @@ interface PlansProps {
   data: TimelineData[];
   timelines: Timeline[];
   colours: Colours;
+  by: ColourBy;
   /** What fills bays. */
   resource: string;
   at: number;
@@ -219,7 +232,7 @@ interface PlansProps {
   seconds?: number[];
 }
 
-function Plans({ data, timelines, colours, resource, at, now, seconds }: PlansProps) {
+function Plans({ data, timelines, colours, by, resource, at, now, seconds }: PlansProps) {
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const [marked, mark] = useState(true);
   const pair = timelines.length > 1;
@@ -252,7 +265,7 @@ function Plans({ data, timelines, colours, resource, at, now, seconds }: PlansPr
             name={data[i]!.name}
             now={now}
             heading={pair ? i : undefined}
-            settings={{ group, resource, colour: "workload" }}
+            settings={{ group, resource, colour: by }}
             colours={colours}
             shown={shown}
             chosen={chosen}
@@ -286,7 +299,7 @@ interface OnePlanProps {
   now: string;
   /** The index of one of a pair. */
   heading?: number;
-  settings: { group: string; resource: string; colour: "workload" };
+  settings: Settings;
   colours: Colours;
   shown: (pod: PodItem) => boolean;
   chosen: [string, string];
@@ -296,6 +309,7 @@ interface OnePlanProps {
 function OnePlan({ model, name, now, heading, settings, colours, shown, chosen, onSelect }: OnePlanProps) {
   const nodesVersion = useNodesVersion(model);
   const canvas = useRef<Canvas | null>(null);
+  const counts = colours.counts(model.pods.values());
   const file = `plan-${name.replaceAll(/[^\w.-]+/g, "-")}`;
   return (
     <section class="one" aria-label={name}>
@@ -318,7 +332,7 @@ function OnePlan({ model, name, now, heading, settings, colours, shown, chosen, 
                   summaryOf(model),
                   `${now}; the higher a bay is filled, the more ${settings.resource} is requested`,
                 ],
-                legend: colours.keys(colours.counts(model.pods.values())),
+                legend: colours.keys(counts),
               })
             }
           />
@@ -338,6 +352,7 @@ function OnePlan({ model, name, now, heading, settings, colours, shown, chosen, 
           handle={canvas}
         />
       </div>
+      <Legend colours={colours} counts={counts} chosen="" onChoose={() => {}} pick={false} />
     </section>
   );
 }

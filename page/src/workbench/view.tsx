@@ -7,11 +7,19 @@ import { saveText } from "../parts/save";
 import { type Column, CsvButton, Table } from "../parts/table";
 import type { Canvas } from "../plan/canvas";
 import { useNodesVersion } from "../plan/changes";
-import { Colours } from "../plan/colours";
+import { COLOURS_BY, type ColourBy, Colours } from "../plan/colours";
 import type { PlanModel, PodItem } from "../plan/model";
 import { Picture } from "../plan/picture";
 import { Choice, Legend, resourcesOf, totalsOf } from "../plan/view";
-import type { ConfigurationRecord, KeptRecord, PlannedMoveRecord, WhatIfChange, WorkbenchRecord } from "../protocol";
+import type {
+  ConfigurationRecord,
+  KeptRecord,
+  PlannedMoveRecord,
+  SourceRecord,
+  WhatIfChange,
+  WorkbenchRecord,
+} from "../protocol";
+import { costsOf } from "../room/heat";
 import { amend, podHref } from "../shell/address";
 import type { ViewProps } from "../shell/views";
 import { changeOf, isEmpty, items, textOf } from "./change";
@@ -78,7 +86,7 @@ export function WorkbenchView({ source, plan, address }: ViewProps) {
           </p>
         )}
         {request.answer && !request.error ? (
-          <Result plan={plan} record={request.answer} />
+          <Result plan={plan} record={request.answer} prices={source.about.prices} />
         ) : (
           !request.error && isEmpty(change) && <p class="empty">Add a change to see its effect on the plan.</p>
         )}
@@ -173,7 +181,13 @@ const SIDES = ["before", "after", "difference"] as const;
 type Side = (typeof SIDES)[number];
 const TITLES: Record<Side, string> = { before: "Before", after: "After", difference: "Moved pods" };
 
-function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) {
+interface ResultProps {
+  plan: PlanModel;
+  record: WorkbenchRecord;
+  prices: SourceRecord["prices"];
+}
+
+function Result({ plan, record, prices }: ResultProps) {
   const [side, setSide] = useState<Side>("difference");
   const [chosen, select] = useState<[string, string]>(["", ""]);
   const canvas = useRef<Canvas | null>(null);
@@ -186,10 +200,11 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
     () => new Set([...Object.keys(record.placed), ...Object.keys(record.displaced), ...Object.keys(record.elsewhere)]),
     [record],
   );
+  const [by, colour] = useState<ColourBy>("workload");
   const model = side === "before" ? models.before : models.after;
   const colours = useMemo(
-    () => new Colours("workload", [...models.before.pods.values(), ...models.after.pods.values()], Date.now()),
-    [models],
+    () => new Colours(by, [...models.before.pods.values(), ...models.after.pods.values()], Date.now()),
+    [models, by],
   );
   const shown = useMemo(() => (pod: PodItem) => side !== "difference" || moved.has(pod.key), [side, moved]);
   const group = [...model.nodes.values()].some((node) => node.labels[ZONE]) ? ZONE : "";
@@ -200,7 +215,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
   const counts = useMemo(() => colours.counts(model.pods.values()), [colours, model]);
   return (
     <>
-      <Figures record={record} models={models} resources={resources} />
+      <Figures record={record} models={models} resources={resources} prices={prices} />
       <div class="tools">
         <span class="buttons" role="group" aria-label="Which plan">
           {SIDES.map((one) => (
@@ -210,6 +225,12 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
           ))}
         </span>
         <Choice label="Fill" value={resource} onChange={fill} options={resources.map((one) => [one, one])} />
+        <Choice
+          label="Colour"
+          value={by}
+          onChange={(next) => colour(next as ColourBy)}
+          options={Object.entries(COLOURS_BY)}
+        />
         <span class="muted grow">{chosen[1] || chosen[0]}</span>
         <span class="buttons">
           <PictureButtons
@@ -230,7 +251,7 @@ function Result({ plan, record }: { plan: PlanModel; record: WorkbenchRecord }) 
         <Picture
           key={side === "before" ? "before" : "after"}
           plan={model}
-          settings={{ group, resource, colour: "workload" }}
+          settings={{ group, resource, colour: by }}
           label={group}
           colours={colours}
           nodesVersion={nodesVersion}
@@ -269,14 +290,20 @@ function requested(model: PlanModel, resource: string): number {
   return whole ? Math.round((1000 * part) / whole) / 10 : 0;
 }
 
+function cents(cost: number): number {
+  return Math.round(100 * cost) / 100;
+}
+
 interface FiguresProps {
   record: WorkbenchRecord;
   models: { before: PlanModel; after: PlanModel };
   resources: string[];
+  prices: SourceRecord["prices"];
 }
 
-function Figures({ record, models, resources }: FiguresProps) {
+function Figures({ record, models, resources, prices }: FiguresProps) {
   const { before, after, rebalance } = record;
+  const [costs, next] = [costsOf(models.before, prices), costsOf(models.after, prices)];
   const lines: Line[] = [
     ["Nodes", before.nodes, after.nodes],
     ...(rebalance
@@ -294,6 +321,12 @@ function Figures({ record, models, resources }: FiguresProps) {
     ...resources
       .filter((name) => name !== "pods" && name !== "ephemeral-storage")
       .map((name): Line => [`${name} requested, %`, requested(models.before, name), requested(models.after, name)]),
+    ...(costs.whole || next.whole
+      ? [
+          ["Cost of an hour", cents(costs.whole), cents(next.whole)] satisfies Line,
+          ["… of it idle", cents(costs.idle), cents(next.idle)] satisfies Line,
+        ]
+      : []),
   ];
   return (
     <Compared
@@ -343,7 +376,7 @@ function Compared({ lines, caption, file, of }: { lines: Line[]; caption: string
             <td class="number">{grouped(one)}</td>
             <td class="number">{grouped(other)}</td>
             <td class={`number ${one === other ? "" : "changed"}`}>
-              {one === other ? "" : `${other > one ? "+" : "−"}${grouped(Math.round(10 * Math.abs(other - one)) / 10)}`}
+              {one === other ? "" : `${other > one ? "+" : "−"}${grouped(cents(Math.abs(other - one)))}`}
             </td>
           </tr>
         ))}
