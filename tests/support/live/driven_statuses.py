@@ -13,7 +13,7 @@ class DrivenStatuses:
     def __init__(self, api, *, times, report):
         self._times = times
         self._outbox = Outbox()
-        self.statuses = PodStatuses(self._outbox, wall_clock=times.wall_clock, random=times.random, report=report)
+        self.statuses = PodStatuses(self._outbox, random=times.random, report=report)
         engine: Any = self
         nothing: Any = None
         self._effects = Effects(
@@ -69,6 +69,7 @@ class DrivenStatuses:
     @contextmanager
     def _step(self):
         self._outbox.now = self._times.clock()
+        self._outbox.ahead = self._times.wall_clock() - self._outbox.now
         yield
         self._outbox.finish()
         assert self.statuses.problems() == []

@@ -4,7 +4,7 @@ import asyncio
 
 from stowplan.scheduler.engine.binding_cycle import BindingCycle, BindingCycles, BindingStage
 from stowplan.scheduler.engine.effects import Cancel, RunPlugin
-from stowplan.scheduler.engine.schedule_one import Attempt, FailureHandler
+from stowplan.scheduler.engine.schedule_one import Attempt, FailureHandler, Observers
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.requests import Done
 from stowplan.scheduler.framework.runtime.binding import call_plugin
@@ -52,12 +52,12 @@ class _Calls(BindingCycles):
             queue=queue,
             stories=NoStories(),
             reports=self.problems,
+            # A status patch is always in progress, so that Bind does not follow PreBind.
+            statuses=_BusyStatuses(),
         )
-        # A status patch is always in progress, so that Bind does not follow PreBind.
-        statuses = _BusyStatuses()
         self.outcome = _Outcome()
-        failures = FailureHandler(made, profiles={}, statuses=statuses, metrics=None, listener=self.outcome)
-        super().__init__(made, statuses=statuses, failures=failures, metrics=None, listener=self.outcome)
+        observers = Observers(listener=self.outcome)
+        super().__init__(made, failures=FailureHandler(made, observers=observers), observers=observers)
         self.call = framework, state, pod, node_name
         attempt = Attempt(
             queued=QueuedPod(key=pod.key, pod=pod, timestamp=0.0),

@@ -27,5 +27,7 @@ def context(*, reports=None, **given):
         "leaving": LeavingPods(),
         "stories": Stories(now=now),
         "reporter": RecordingReporter(reports),
+        "profiles": {},
+        "statuses": None,
     }
     return EngineContext(**(made | given))

@@ -162,6 +162,7 @@ class World:
         self.calls = Calls(self.cluster.server)
         self.state = ClusterState()
         self.outbox = Outbox()
+        self.outbox.ahead = self.cluster.clock()
         self.waiting_pods = WaitingPods(now=lambda: 0.0)
         self.pods_in_pre_bind = PodsInPreBind()
         self.leaving = LeavingPods()
@@ -179,8 +180,8 @@ class World:
         )
         #: None: patches go to `calls`.
         self.statuses = self._real_statuses() if real_statuses else None
-        statuses: Any = self.statuses or self.calls
-        self.evictions = Evictions(parts, statuses=statuses, metrics=self.metrics, now=lambda: 0.0)
+        parts.statuses = self.statuses or self.calls
+        self.evictions = Evictions(parts, metrics=self.metrics, now=lambda: 0.0)
         parts.queue = SimpleNamespace(activate=lambda pods: self.activated.extend(pod.key for pod in pods))
         for name, value in (("top", 1000), ("high", 100), ("low", 10)):
             self.cluster.create("priorityclasses.scheduling.k8s.io", {"metadata": {"name": name}, "value": value})
@@ -188,7 +189,7 @@ class World:
             self.state.add_node(struct(a_node(name)))
 
     def _real_statuses(self):
-        return PodStatuses(self.outbox, wall_clock=self.cluster.clock, random=lambda: 0.5, report=self.reports.append)
+        return PodStatuses(self.outbox, random=lambda: 0.5, report=self.reports.append)
 
     # Objects
 

@@ -26,18 +26,15 @@ from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.engine.binding_calls import PluginCall
 from stowplan.scheduler.engine.context import EngineContext
-from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics
 from stowplan.scheduler.engine.outbox import Alarm
 from stowplan.scheduler.engine.schedule_one import (
     Attempt,
-    AttemptTracer,
-    DecisionListener,
     Failure,
     FailureHandler,
+    Observers,
     failure_of,
     on_node,
 )
-from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.boundary import call
 from stowplan.scheduler.framework.events import ASSIGNED_POD_DELETE
 from stowplan.scheduler.framework.extender import Extender
@@ -84,22 +81,13 @@ _NOBODY: Iterator[str | Extender] = iter(())
 class BindingCycles:
     """The binding cycles in progress."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        *,
-        statuses: PodStatuses,
-        failures: FailureHandler,
-        metrics: AttemptMetrics | None,
-        listener: DecisionListener | None = None,
-        tracer: AttemptTracer | None = None,
-    ) -> None:
+    def __init__(self, context: EngineContext, *, failures: FailureHandler, observers: Observers) -> None:
         self.context = context
-        self.statuses = statuses
+        self.statuses = context.statuses
         self.failures = failures
-        self.metrics = metrics
-        self.listener = listener
-        self.tracer = tracer
+        self.metrics = observers.metrics
+        self.listener = observers.listener
+        self.tracer = observers.tracer
         #: By the pod's UID.
         self.under_way: dict[str, BindingCycle] = {}
         #: Writes without an outcome yet.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from stowplan.kube.compiled import mypyc_attr
@@ -13,7 +13,9 @@ from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.engine.dumped import DumpedTimer
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Alarm, Outbox
+from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.events import SCHEDULE_ATTEMPT_FAILURE, ClusterEvent
+from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import Stories
 from stowplan.scheduler.queue.observer import QueueObserver
@@ -86,6 +88,9 @@ class EngineContext(PlainStruct, kw_only=True, eq=False):
     stories: Stories
     reporter: Reporter
     queue: SchedulingQueue
+    statuses: PodStatuses
+    #: The active profiles, by scheduler name.
+    profiles: Mapping[str, Framework]
 
 
 class QueueWatcher(QueueObserver):

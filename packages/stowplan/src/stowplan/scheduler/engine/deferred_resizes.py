@@ -12,7 +12,7 @@ Upstream: pkg/scheduler/eventhandlers.go, pkg/scheduler/schedule_one.go (isDefer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from msgspec.structs import replace
 
@@ -30,18 +30,11 @@ _log = get_logger(__name__)
 
 
 class DeferredResizes:
-    def __init__(
-        self,
-        context: EngineContext,
-        *,
-        profiles: Mapping[str, Framework],
-        evictions: Evictions,
-        metrics: AttemptMetrics | None,
-    ) -> None:
+    def __init__(self, context: EngineContext, *, evictions: Evictions, metrics: AttemptMetrics | None) -> None:
         self._context = context
         self._queue = context.queue
         self._state = context.state
-        self._profiles = profiles
+        self._profiles = context.profiles
         self._evictions = evictions
         self._metrics = metrics
         #: By `namespace/name`.

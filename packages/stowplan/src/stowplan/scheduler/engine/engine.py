@@ -31,10 +31,11 @@ from typing import TYPE_CHECKING, Any
 from stowplan.kube.api.port import Api
 from stowplan.kube.api.types import Pod
 from stowplan.kube.compiled import mypyc_attr
-from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates, Profile
+from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
+from stowplan.scheduler.cluster.declared_groups import GroupKind
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning
@@ -55,7 +56,7 @@ from stowplan.scheduler.engine.decision.attempt_metrics import AttemptMetrics, S
 from stowplan.scheduler.engine.decision.questions import Question
 from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
 from stowplan.scheduler.engine.dumped import EngineDump, set_chance
-from stowplan.scheduler.engine.dumping import Dumping
+from stowplan.scheduler.engine.dumping import Dumping, EngineParts
 from stowplan.scheduler.engine.effects import Effect, RunPlugin
 from stowplan.scheduler.engine.event_handlers import EventHandlers
 from stowplan.scheduler.engine.eviction.evictions import Evictions
@@ -63,12 +64,13 @@ from stowplan.scheduler.engine.groups.group_cycle import GroupScheduling
 from stowplan.scheduler.engine.groups.group_questions import GroupQuestion
 from stowplan.scheduler.engine.leaving_pods import LeavingPods
 from stowplan.scheduler.engine.outbox import Outbox
-from stowplan.scheduler.engine.plugin_inputs import Driver, EffectRecorder, PluginInputs
-from stowplan.scheduler.engine.profiles import Profiles, group_kinds
+from stowplan.scheduler.engine.plugin_inputs import Driver, PluginInputs
+from stowplan.scheduler.engine.profiles import FrameworkBuilder, Profiles, group_kinds
 from stowplan.scheduler.engine.schedule_one import (
     AttemptTracer,
     DecisionListener,
     FailureHandler,
+    Observers,
     ScheduleOne,
     SchedulingCycle,
 )
@@ -76,10 +78,9 @@ from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
 from stowplan.scheduler.framework.extender import Extender
-from stowplan.scheduler.framework.handle import Handle, RunningScheduler
+from stowplan.scheduler.framework.handle import RunningScheduler
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.runtime.framework import Framework
-from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.status import Status
 from stowplan.scheduler.framework.waiting_pods import PodsInPreBind, WaitingPods
 from stowplan.scheduler.inspection.stories import NoStories, Stories
@@ -123,37 +124,25 @@ class Engine:
         None: those of the configuration.
         """
         #: Construction arguments besides the configuration.
-        self.features, self.random = features, random
+        self.features, self.random, self.metrics = features, random, metrics
+        self.settings = settings = settings or EngineSettings()
         kinds = group_kinds(config, registry, features)
         #: Those that scheduling follows: groups of custom resources do not need a gate.
         self._features = features.with_gates({"GenericWorkload": True}) if kinds else features
-        self.settings = settings = settings or EngineSettings()
         # First, as it compares `now` with the meter's clock.
         stopwatch = Stopwatch(meter, now)
-        self._outbox = outbox = Outbox()
-        outbox.now = now
-        #: The offset of the wall clock from the engine's time.
-        self._ahead = 0.0
-        self.metrics = metrics
-        self._meter = meter
-        self._tracer = tracer
+        self._outbox = outbox = Outbox(now)
         self._is_stopped = False
-        self.state = ClusterState(
-            settled=lambda kind, key: outbox.changed((kind.__name__, key)),
-            emulated_version=features.emulated_version,
-            counts_claims=features.enabled("DRANodeAllocatableResources"),
-            has_group_trees=features.gates.get("CompositePodGroup", False),
-        )
-        self.state.declared_groups.kinds = kinds
-        self.state.declared_groups.alone = bool(kinds) and not features.enabled("GenericWorkload")
-        self.stories = Stories(now=self.now) if settings.stories else NoStories()
+        self.state = _cluster_state(features, kinds, outbox)
+        self.stories = Stories(now=outbox.time) if settings.stories else NoStories()
         reporter = Reporter()
         #: By name. Empty at first: plugins are built with a handle that activates pods in the queue.
         self.frameworks: dict[str, Framework] = {}
-        self.queue = self._new_queue(config, reporter)
+        self.queue = self._new_queue(config, reporter, meter)
         self.plugins = PluginInputs(outbox, self.queue)
-        self.waiting_pods = WaitingPods(now=self.now, outside=self.plugins)
-        self.context = EngineContext(
+        self.waiting_pods = WaitingPods(now=outbox.time, outside=self.plugins)
+        self.statuses = PodStatuses(outbox, random=_jitter(random), report=reporter.report)
+        self.context = context = EngineContext(
             outbox=outbox,
             stopwatch=stopwatch,
             state=self.state,
@@ -163,34 +152,15 @@ class Engine:
             leaving=LeavingPods(),
             stories=self.stories,
             reporter=reporter,
-        )
-        self._queue_timer = QueueTimer(self.context, second=0.0 if self._pops_from_backoff else now)
-        self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
-        self.statuses = PodStatuses(outbox, wall_clock=self._wall_clock, random=_jitter(random), report=reporter.report)
-        self.evictions = Evictions(
-            self.context,
             statuses=self.statuses,
-            metrics=metrics,
-            now=meter.clock,
-            version=features.emulated_version,
+            profiles=self.frameworks,
         )
-        self._for_plugins = RunningScheduler(
-            waiting_pods=self.waiting_pods,
-            pods_in_pre_bind=self.context.pods_in_pre_bind,
-            activation=self.plugins,
-            preemptions=self.evictions,
-            wall_clock=self._wall_clock,
-            carry_out=outbox.emit,
-            api=api,
-        )
+        self._queue_timer = QueueTimer(context, second=0.0 if self._pops_from_backoff else now)
+        self._sizes = None if metrics is None else SizeMetrics(metrics, queue=self.queue, state=self.state)
+        self.evictions = Evictions(context, metrics=metrics, now=meter.clock, version=features.emulated_version)
+        builder = self._new_builder(registry, meter=meter, api=api, traced=tracer is not None)
         self.profiles = Profiles(
-            config,
-            self.frameworks,
-            new_framework=partial(self._new_framework, registry),
-            registry=registry,
-            features=features,
-            extenders=extenders,
-            reporter=reporter,
+            config, self.frameworks, builder=builder, features=features, extenders=extenders, reporter=reporter
         )
         # As after any later change of the profiles.
         self.queue.reconfigure(self._queue_settings(config), ())
@@ -202,36 +172,26 @@ class Engine:
             percentage_of_nodes_to_score=config.percentage_of_nodes_to_score,
         )
         self._register_participants(random)
-        self._begin_cycles(listener)
+        attempts = None if metrics is None else AttemptMetrics(metrics, now=stopwatch.now)
+        self._begin_cycles(Observers(metrics=attempts, listener=listener, tracer=tracer))
         self.handlers = EventHandlers(
-            self.context,
+            context,
             algorithm=self.algorithm,
-            statuses=self.statuses,
             durations=None if metrics is None else metrics.event_handling_duration_seconds,
             now=meter.clock,
             gangs=self._features.enabled("GangScheduling"),
             resizes=self.resizes,
         )
-        self._dumping = Dumping(
-            self.context,
-            algorithm=self.algorithm,
-            statuses=self.statuses,
-            suspended=self.suspended,
-            bindings=self.bindings,
-            evictions=self.evictions,
-            queue_timer=self._queue_timer,
-            resizes=self.resizes,
-        )
         self._input_handlers = self._handlers_of_inputs()
 
-    def _new_queue(self, config: Configuration, reporter: Reporter) -> SchedulingQueue:
+    def _new_queue(self, config: Configuration, reporter: Reporter, meter: Meter) -> SchedulingQueue:
         version = self.features.emulated_version
         return SchedulingQueue(
             self.frameworks,
             self.state.nominator,
             self.state.pending,
-            now=self.now,
-            metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=self._meter.clock),
+            now=self._outbox.time,
+            metrics=NoQueueMetrics() if self.metrics is None else QueueMetrics(self.metrics, now=meter.clock),
             settings=self._queue_settings(config),
             observer=QueueWatcher(self.stories, reporter, version),
             emulated_version=version,
@@ -254,72 +214,47 @@ class Engine:
             pop_from_backoff=self._pops_from_backoff,
         )
 
-    def _new_framework(
-        self, registry: Registry, profile: Profile, extenders: Sequence[Extender], in_force: bool
-    ) -> Framework:
-        """`in_force`: whether the profile is active from the start."""
-        name, metrics = profile.scheduler_name, self.metrics
-        handle = Handle(
+    def _new_builder(self, registry: Registry, *, meter: Meter, api: Api | None, traced: bool) -> FrameworkBuilder:
+        scheduler = RunningScheduler(
+            waiting_pods=self.waiting_pods,
+            pods_in_pre_bind=self.context.pods_in_pre_bind,
+            activation=self.plugins,
+            preemptions=self.evictions,
+            wall_clock=self._outbox.wall_clock,
+            carry_out=self._outbox.emit,
+            api=api,
+        )
+        return FrameworkBuilder(
+            registry=registry,
             cluster=self.state,
-            profile_name=name,
             features=self._features,
             random=self.random,
-            scheduler=self._for_plugins,
-            extenders=extenders,
-            event_recorder=EffectRecorder(self.plugins, name) if self.settings.events else None,
-            metrics=metrics,
-            in_force=in_force,
-        )
-        if metrics is None:
-            return Framework(profile, registry, handle)
-        meter = self._meter
-        measured = FrameworkMetrics(
-            metrics,
-            profile=name,
-            now=meter.clock,
-            chance=meter.random,
-            traced=self._tracer is not None,
+            scheduler=scheduler,
+            events=self.plugins if self.settings.events else None,
+            metrics=self.metrics,
+            meter=meter,
+            traced=traced,
             ahead=self.context.stopwatch.ahead,
         )
-        return Framework(profile, registry, handle, measured)
 
-    def _begin_cycles(self, listener: DecisionListener | None) -> None:
+    def _begin_cycles(self, observers: Observers) -> None:
         """Create the parts that handle pods and pod groups."""
-        features, settings = self._features, self.settings
-        context, metrics, stopwatch = self.context, self.metrics, self.context.stopwatch.now
-        attempts = None if metrics is None else AttemptMetrics(metrics, now=stopwatch)
-        failures = FailureHandler(
-            context,
-            profiles=self.frameworks,
-            statuses=self.statuses,
-            metrics=attempts,
-            listener=listener,
-            tracer=self._tracer,
-            schedules_groups=features.enabled("GenericWorkload"),
-        )
-        self.bindings = BindingCycles(
-            context,
-            statuses=self.statuses,
-            failures=failures,
-            metrics=attempts,
-            listener=listener,
-            tracer=self._tracer,
-        )
+        features, settings, context = self._features, self.settings, self.context
+        groups = features.enabled("GenericWorkload")
+        failures = FailureHandler(context, observers=observers, schedules_groups=groups)
+        self.bindings = BindingCycles(context, failures=failures, observers=observers)
         cycle = SchedulingCycle(
             context,
             algorithm=self.algorithm,
             bindings=self.bindings,
             failures=failures,
             evictions=self.evictions,
-            metrics=attempts,
-            listener=listener,
+            observers=observers,
         )
         #: None if pods that are to grow on their node evict none.
         self.resizes: DeferredResizes | None = None
         if features.enabled("InPlacePodVerticalScalingSchedulerPreemption"):
-            self.resizes = DeferredResizes(
-                context, profiles=self.frameworks, evictions=self.evictions, metrics=attempts
-            )
+            self.resizes = DeferredResizes(context, evictions=self.evictions, metrics=observers.metrics)
         self.suspended = SuspendedCycles(context, handler=cycle, overlaps=settings.overlaps)
         self.groups = GroupScheduling(
             context,
@@ -328,18 +263,15 @@ class Engine:
             cycle=cycle,
             evictions=self.evictions,
             suspended=self.suspended,
-            metrics=metrics,
-            wall_clock=self._wall_clock,
-            stopwatch=stopwatch,
+            metrics=self.metrics,
         )
         self.schedule_one = ScheduleOne(
             context,
-            profiles=self.frameworks,
             cycle=cycle,
             suspended=self.suspended,
             groups=self.groups.cycle,
             resizes=self.resizes,
-            timed=metrics is not None or settings.stories,
+            timed=self.metrics is not None or settings.stories,
         )
 
     def _handlers_of_inputs(self) -> dict[type[Any], Callable[[Any], None]]:
@@ -403,10 +335,6 @@ class Engine:
             and self.bindings.writes < MAX_BINDING_WRITES
         )
 
-    def now(self) -> float:
-        """The time of the last step."""
-        return self._outbox.now
-
     def _changes(self, input_: inputs.Changes) -> None:
         self.handlers.handle(input_.kind, input_.changes)
         if input_.kind is Pod and self.suspended.under_way:
@@ -439,10 +367,7 @@ class Engine:
         self.suspended.stop()
 
     def _wall_clock_moved(self, input_: inputs.WallClock) -> None:
-        self._ahead = input_.ahead
-
-    def _wall_clock(self) -> float:
-        return self._outbox.now + self._ahead
+        self._outbox.ahead = input_.ahead
 
     def _activated(self, input_: inputs.Activated) -> None:
         found = (self.state.pending.get(key) for key in input_.pods)
@@ -524,21 +449,24 @@ class Engine:
 
     # -- invariants ---------------------------------------------------------------------------------------------------
 
+    @property
+    def _parts(self) -> EngineParts:
+        return EngineParts(
+            context=self.context,
+            algorithm=self.algorithm,
+            suspended=self.suspended,
+            bindings=self.bindings,
+            evictions=self.evictions,
+            queue_timer=self._queue_timer,
+            resizes=self.resizes,
+        )
+
     def validate(self) -> None:
         """Raise InvalidStateError, listing all problems, if an invariant is violated between steps.
 
         For debugging and tests: it checks the whole cluster.
         """
-        validation = Validation(
-            self.context,
-            statuses=self.statuses,
-            suspended=self.suspended,
-            bindings=self.bindings,
-            evictions=self.evictions,
-            profiles=self.frameworks,
-            queue_timer=self._queue_timer,
-            resizes=self.resizes,
-        )
+        validation = Validation(self._parts)
         problems = [*validation.problems(), *self.algorithm.problems(), *self._problems_of_turns()]
         if problems:
             raise InvalidStateError(problems)
@@ -552,7 +480,7 @@ class Engine:
     def unfinished(self) -> list[str]:
         """What is in progress and prevents a dump."""
         offered = [] if self.profiles.offer is None else ["a configuration is offered"]
-        return [*offered, *self._dumping.unfinished(), *self.groups.unfinished()]
+        return [*offered, *Dumping(self._parts).unfinished(), *self.groups.unfinished()]
 
     def dump(self) -> EngineDump:
         """The whole engine as a plain value, between two steps.
@@ -560,15 +488,15 @@ class Engine:
         For what is included, see `stowplan.scheduler.engine.dumped`. Raises UnfinishedDumpError while something is in
         progress.
         """
-        return self._dumping.dump(ahead=self._ahead, stopped=self._is_stopped)
+        return Dumping(self._parts).dump(stopped=self._is_stopped)
 
     def load(self, dump: EngineDump) -> None:
         """Continue from another engine's dump, before the first step; DumpError if that engine was of another kind.
 
         The driver must pass a `Tick` first, to learn when to wake the engine.
         """
-        self._dumping.load(dump)
-        self._ahead, self._is_stopped = dump.ahead, dump.stopped
+        Dumping(self._parts).load(dump)
+        self._is_stopped = dump.stopped
 
     # -- the end ------------------------------------------------------------------------------------------------------
 
@@ -594,6 +522,19 @@ class Engine:
     def under_way(self) -> int:
         """Suspended and binding cycles, and unfinished evictions."""
         return len(self.suspended.cycles) + len(self.bindings.under_way) + self.evictions.plans_under_way
+
+
+def _cluster_state(features: FeatureGates, kinds: dict[str, GroupKind], outbox: Outbox) -> ClusterState:
+    """The state of a cluster, in which these custom resources are groups of pods."""
+    state = ClusterState(
+        settled=lambda kind, key: outbox.changed((kind.__name__, key)),
+        emulated_version=features.emulated_version,
+        counts_claims=features.enabled("DRANodeAllocatableResources"),
+        has_group_trees=features.gates.get("CompositePodGroup", False),
+    )
+    state.declared_groups.kinds = kinds
+    state.declared_groups.alone = bool(kinds) and not features.enabled("GenericWorkload")
+    return state
 
 
 def _jitter(random: RandomSource | None) -> Callable[[], float]:

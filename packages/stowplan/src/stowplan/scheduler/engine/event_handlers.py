@@ -27,7 +27,6 @@ from stowplan.scheduler.engine.context import EngineContext
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
 from stowplan.scheduler.engine.schedule_one import on_node
-from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.events import (
     ASSIGNED_POD_ADD,
@@ -59,7 +58,6 @@ class EventHandlers:
         context: EngineContext,
         *,
         algorithm: SchedulingAlgorithm,
-        statuses: PodStatuses,
         durations: HistogramVec | None,
         now: Callable[[], float],
         gangs: bool = False,
@@ -81,7 +79,7 @@ class EventHandlers:
         self._leaving = context.leaving
         self._stories = context.stories
         self._algorithm = algorithm
-        self._statuses = statuses
+        self._statuses = context.statuses
         self._gangs = gangs
         self._declared = context.state.declared_groups
         self._declares_groups = bool(self._declared.kinds)

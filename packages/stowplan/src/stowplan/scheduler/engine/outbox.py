@@ -67,9 +67,9 @@ class Sleep:
 
 
 class Outbox:
-    def __init__(self) -> None:
-        #: The time of the current step, set by the engine.
-        self.now = 0.0
+    def __init__(self, now: float = 0.0) -> None:
+        #: The time of the current step, and the offset of the wall clock from it; set by the engine.
+        self.now, self.ahead = now, 0.0
         #: Effects of the current step.
         self.effects: list[Effect] = []
         self._number = 0
@@ -88,6 +88,13 @@ class Outbox:
         #: Object -> targets that wait for its change; and the reverse mapping.
         self.watched_by: dict[Key, dict[Wakeable, None]] = {}
         self._watched: dict[Wakeable, dict[Key, None]] = {}
+
+    def time(self) -> float:
+        """The time of the current step."""
+        return self.now
+
+    def wall_clock(self) -> float:
+        return self.now + self.ahead
 
     # -- effects ------------------------------------------------------------------------------------------------------
 

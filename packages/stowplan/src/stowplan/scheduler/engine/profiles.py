@@ -11,18 +11,23 @@ kept until the last binding cycle that began with it is over; then its plugins a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from stowplan.kube.config import ConfigError, Configuration, FeatureGates, Profile, load_config
 from stowplan.kube.kubernetes_versions import V1_37
+from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.declared_groups import GroupKind
-from stowplan.scheduler.engine.context import Reporter
+from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.engine.context import Meter, RandomSource, Reporter
+from stowplan.scheduler.engine.plugin_inputs import EffectRecorder, PluginInputs
 from stowplan.scheduler.extenders.http_extender import configured_extenders
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import Extender
+from stowplan.scheduler.framework.handle import Handle, RunningScheduler
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
 
 if TYPE_CHECKING:
@@ -57,24 +62,59 @@ def group_kinds(configuration: Configuration, registry: Registry, features: Feat
     return found
 
 
+class FrameworkBuilder(PlainStruct, frozen=True, kw_only=True, eq=False):
+    """Builds the framework of a profile, with what all profiles of an engine share."""
+
+    registry: "Registry"  # noqa: UP037
+    cluster: ClusterState
+    features: FeatureGates
+    random: RandomSource | None
+    scheduler: RunningScheduler
+    #: For recorded Events; None: there are none.
+    events: PluginInputs | None
+    #: None: nothing is counted.
+    metrics: SchedulerMetrics | None
+    meter: Meter
+    #: Whether attempts are traced, and the engine's time minus the meter's.
+    traced: bool
+    ahead: float
+
+    def build(self, profile: Profile, extenders: Sequence[Extender], *, in_force: bool = True) -> Framework:
+        """`in_force`: whether the profile is active from the start."""
+        name, metrics, meter = profile.scheduler_name, self.metrics, self.meter
+        handle = Handle(
+            cluster=self.cluster,
+            profile_name=name,
+            features=self.features,
+            random=self.random,
+            scheduler=self.scheduler,
+            extenders=extenders,
+            event_recorder=None if self.events is None else EffectRecorder(self.events, name),
+            metrics=metrics,
+            in_force=in_force,
+        )
+        if metrics is None:
+            return Framework(profile, self.registry, handle)
+        measured = FrameworkMetrics(
+            metrics, profile=name, now=meter.clock, chance=meter.random, traced=self.traced, ahead=self.ahead
+        )
+        return Framework(profile, self.registry, handle, measured)
+
+
 class Profiles:
     def __init__(
         self,
         configuration: Configuration,
         in_force: dict[str, Framework],
         *,
-        new_framework: Callable[[Profile, Sequence[Extender], bool], Framework],
-        registry: Registry,
+        builder: FrameworkBuilder,
         features: FeatureGates,
         extenders: Sequence[Extender] | None,
         reporter: Reporter,
     ) -> None:
-        """`extenders` are shared by all configurations; None: each has its own.
-
-        `new_framework` has the profile, its extenders, and whether it is active from the start.
-        """
-        self._new_framework = new_framework
-        self._registry = registry
+        """`extenders` are shared by all configurations; None: each has its own."""
+        self._builder = builder
+        self._registry = builder.registry
         self._features = features
         self._given = None if extenders is None else tuple(extenders)
         self._reporter = reporter
@@ -83,7 +123,7 @@ class Profiles:
         #: By name. This mapping is shared and updated in place, so that its readers see replaced profiles.
         self.in_force = in_force
         for profile in configuration.profiles:
-            in_force[profile.scheduler_name] = new_framework(profile, self._extenders, True)
+            in_force[profile.scheduler_name] = builder.build(profile, self._extenders)
         self.offer: Offer | None = None
         #: Why the last offered configuration cannot be used; "" if it can.
         self.refusal = ""
@@ -123,7 +163,7 @@ class Profiles:
                 if known is not None and known.profile.equals(profile) and same_extenders:
                     found[name] = known
                     continue
-                found[name] = self._new_framework(profile, extenders, False)
+                found[name] = self._builder.build(profile, extenders, in_force=False)
                 # The queue calls this again, and must not be the first to find that it fails.
                 found[name].registered_events()
         except BaseException:

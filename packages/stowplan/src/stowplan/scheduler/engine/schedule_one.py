@@ -48,7 +48,6 @@ from stowplan.scheduler.engine.decision.post_filters import run_post_filters, wi
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.eviction.evictions import Evictions
 from stowplan.scheduler.engine.inputs import Schedule
-from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended import SuspendableCycle
 from stowplan.scheduler.framework.boundary import Ended, resume
 from stowplan.scheduler.framework.cycle_state import CycleState
@@ -148,6 +147,14 @@ class AttemptTracer(Protocol):
         """
 
 
+class Observers(PlainStruct, frozen=True, kw_only=True, eq=False):
+    """Who follows attempts; each may be missing."""
+
+    metrics: AttemptMetrics | None = None
+    listener: DecisionListener | None = None
+    tracer: AttemptTracer | None = None
+
+
 # -- pop and prepare --------------------------------------------------------------------------------------------------
 
 
@@ -156,7 +163,6 @@ class ScheduleOne:
         self,
         context: EngineContext,
         *,
-        profiles: Mapping[str, Framework],
         cycle: SchedulingCycle,
         suspended: SuspendedCycles,
         groups: GroupCycle | None,
@@ -169,7 +175,7 @@ class ScheduleOne:
         """
         self._queue = context.queue
         self._state = context.state
-        self._profiles = profiles
+        self._profiles = context.profiles
         self._cycle = cycle
         self._suspended = suspended
         self._groups = groups
@@ -309,16 +315,15 @@ class SchedulingCycle:
         bindings: BindingCycles,
         failures: FailureHandler,
         evictions: Evictions,
-        metrics: AttemptMetrics | None,
-        listener: DecisionListener | None = None,
+        observers: Observers,
     ) -> None:
         self._context = context
         self._algorithm = algorithm
         self._bindings = bindings
         self._failures = failures
         self._evictions = evictions
-        self._metrics = metrics
-        self._listener = listener
+        self._metrics = observers.metrics
+        self._listener = observers.listener
 
     def skip_pod_schedule(self, framework: Framework, pod: PodInfo) -> bool:
         """Whether a pod should not be tried: it is being deleted, or has a node already."""
@@ -506,26 +511,16 @@ def failure_of(status: Status) -> Failure:
 class FailureHandler:
     """Upstream's handleSchedulingFailure."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        *,
-        profiles: Mapping[str, Framework],
-        statuses: PodStatuses,
-        metrics: AttemptMetrics | None,
-        listener: DecisionListener | None = None,
-        tracer: AttemptTracer | None = None,
-        schedules_groups: bool = False,
-    ) -> None:
+    def __init__(self, context: EngineContext, *, observers: Observers, schedules_groups: bool = False) -> None:
         """`schedules_groups`: whether pods of a group are tried together."""
         self._schedules_groups = schedules_groups
-        self._listener = listener
-        self._tracer = tracer
+        self._listener = observers.listener
+        self._tracer = observers.tracer
         self._state = context.state
-        self._profiles = profiles
+        self._profiles = context.profiles
         self._queue = context.queue
-        self._statuses = statuses
-        self._metrics = metrics
+        self._statuses = context.statuses
+        self._metrics = observers.metrics
         self._reporter = context.reporter
         self._locations = LoggedLocations()
 

@@ -185,19 +185,11 @@ class PodWrites:
 
 @mypyc_attr(allow_interpreted_subclasses=True)
 class PodStatuses:
-    def __init__(
-        self,
-        outbox: Outbox,
-        *,
-        wall_clock: Callable[[], float],
-        random: Callable[[], float],
-        report: Callable[[str], None],
-    ) -> None:
-        """`wall_clock`: seconds since the epoch; `random`: uniform in [0, 1), for the jitter of retries."""
+    def __init__(self, outbox: Outbox, *, random: Callable[[], float], report: Callable[[str], None]) -> None:
+        """`random`: uniform in [0, 1), for the jitter of retries."""
         self._outbox = outbox
-        self._wall_clock = wall_clock
         self._random = random
-        self._reports = Reports(report, clock=self._now)
+        self._reports = Reports(report, clock=outbox.time)
         self._known: dict[str, PodWrites] = {}
         #: Pods with a pending status that no caller waits for, by UID.
         self._line: OrderedDict[str, PodWrites] = OrderedDict()
@@ -319,7 +311,7 @@ class PodStatuses:
             writes.forgotten = False
         note = writes.note = writes.note or PendingStatus()
         if condition is not None:
-            condition = replace(condition, last_transition_time=timestamp(self._wall_clock()))
+            condition = replace(condition, last_transition_time=timestamp(self._outbox.wall_clock()))
         note.add(condition, nominated_node_name)
         return writes, note
 
@@ -434,9 +426,9 @@ class PodStatuses:
         if note.listeners:
             self._free_slot(writes)
         if writes.backoff is None:
-            writes.backoff = Backoff(RETRYING, clock=self._now, random=self._random)
+            writes.backoff = Backoff(RETRYING, clock=self._outbox.time, random=self._random)
         writes.stage = PatchStage.RESTING
-        writes.alarm = self._outbox.wake(self._now() + writes.backoff.next(), writes)
+        writes.alarm = self._outbox.wake(self._outbox.now + writes.backoff.next(), writes)
 
     def rested(self, writes: PodWrites) -> None:
         """Retry."""
@@ -473,9 +465,6 @@ class PodStatuses:
         else:
             # Indicates a bug.
             self._reports.say("Writing a pod's status fails", f"{writes.key}: {failed!r}")
-
-    def _now(self) -> float:
-        return self._outbox.now
 
     # -- dump and load ------------------------------------------------------------------------------------------------
 

@@ -17,26 +17,21 @@ Upstream has no such check. The model is `validate_state` of dask.distributed's 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stowplan.scheduler.cluster.pod_info import PodInfo, scheduler_name_of
 from stowplan.scheduler.cluster.recount import problems_of as problems_of_state
 from stowplan.scheduler.engine.binding_calls import PluginCall
 from stowplan.scheduler.engine.binding_cycle import IN_FLIGHT, BindingCycle, BindingCycles, BindingStage
 from stowplan.scheduler.engine.context import EngineContext
+from stowplan.scheduler.engine.dumping import EngineParts
 from stowplan.scheduler.engine.eviction.eviction_records import PlanRecord, VictimRecord
 from stowplan.scheduler.engine.groups.group_statuses import GroupPatch
-from stowplan.scheduler.engine.outbox import Wakeable
-from stowplan.scheduler.engine.statuses import PodStatuses, PodWrites
+from stowplan.scheduler.engine.statuses import PodWrites
 from stowplan.scheduler.engine.suspension.suspended import AwaitedRequest, SuspendableCycle
-from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles, WorkSlices
-
-if TYPE_CHECKING:
-    from stowplan.scheduler.engine.deferred_resizes import DeferredResizes
-    from stowplan.scheduler.engine.eviction.evictions import Evictions
-
+from stowplan.scheduler.engine.suspension.suspended_cycles import WorkSlices
 
 #: The records that wait for effects' outcomes, and those that alarms wake, besides the queue's timer.
 _WAITERS = (PodWrites, GroupPatch, VictimRecord, BindingCycle, PluginCall, AwaitedRequest, WorkSlices)
@@ -54,26 +49,12 @@ class InvalidStateError(RuntimeError):
 class Validation:
     """Compares the parts of an engine between steps."""
 
-    def __init__(
-        self,
-        context: EngineContext,
-        *,
-        statuses: PodStatuses,
-        suspended: SuspendedCycles,
-        bindings: BindingCycles,
-        evictions: Evictions,
-        profiles: Container[str],
-        queue_timer: Wakeable,
-        resizes: DeferredResizes | None,
-    ) -> None:
-        self._context = context
-        self._statuses = statuses
-        self._suspended = suspended
-        self._bindings = bindings
-        self._evictions = evictions
-        self._profiles = profiles
-        self._queue_timer = queue_timer
-        self._resizes = resizes
+    def __init__(self, parts: EngineParts) -> None:
+        self._parts = parts
+        self._context = parts.context
+        self._statuses = parts.context.statuses
+        self._bindings = parts.bindings
+        self._resizes = parts.resizes
 
     def problems(self) -> list[str]:
         """Violated invariants between steps."""
@@ -82,8 +63,8 @@ class Validation:
             *self._context.queue.problems(),
             *self._context.outbox.problems(),
             *self._statuses.problems(),
-            *self._evictions.problems(),
-            *self._suspended.problems(),
+            *self._parts.evictions.problems(),
+            *self._parts.suspended.problems(),
             *BindingChecks(self._context, self._bindings).problems(),
             *self._problems_of_pending_pods(),
             *self._problems_of_waiting_pods(),
@@ -98,7 +79,9 @@ class Validation:
 
     def _problems_of_pending_pods(self) -> Iterator[str]:
         for info in self._context.state.pending.values():
-            if scheduler_name_of(info.pod) not in self._profiles and not self._context.state.is_assumed(info.uid):
+            if scheduler_name_of(info.pod) not in self._context.profiles and not self._context.state.is_assumed(
+                info.uid
+            ):
                 yield f"pod {info.key}: pending, but its scheduler {scheduler_name_of(info.pod)} is no profile"
             places = list(self._places_of(info))
             if len(places) != 1 and not info.terminating:
@@ -133,7 +116,7 @@ class Validation:
         for queued in queue.in_flight():
             binding = under_way.get(queued.pod.uid)
             uid = queued.pod.uid
-            if binding is None and uid in self._suspended.under_way:
+            if binding is None and uid in self._parts.suspended.under_way:
                 continue
             if binding is None or binding.stage not in IN_FLIGHT:
                 found = "is not under way" if binding is None else f"is in the stage {binding.stage.value}"
@@ -158,7 +141,7 @@ class Validation:
         withdrawing = [
             binding for binding in self._bindings.under_way.values() if binding.stage is BindingStage.WITHDRAWING
         ]
-        listeners = [*announcing, *self._evictions.listeners]
+        listeners = [*announcing, *self._parts.evictions.listeners]
         yield from _differing("a status to be written", listeners, self._statuses.listeners)
         yield from _differing("a status to be withdrawn", withdrawing, self._statuses.withdrawals)
 
@@ -168,7 +151,7 @@ class Validation:
             if not isinstance(waiter, _WAITERS):
                 yield f"effect {number}: its answer goes to {waiter}, which is no part's"
         for alarm in self._context.outbox.alarms:
-            if not isinstance(alarm.target, (*_SLEEPERS, type(self._queue_timer))):
+            if not isinstance(alarm.target, (*_SLEEPERS, type(self._parts.queue_timer))):
                 yield f"the alarm at {alarm.at:.3f} wakes {alarm.target}, which is no part's"
 
 

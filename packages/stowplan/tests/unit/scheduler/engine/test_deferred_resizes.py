@@ -148,7 +148,7 @@ def test_the_queue_of_such_pods_is_restored():
         live = cluster.engine
         config, registry = live.profiles.configuration, in_tree_registry()
         fresh = {"meter": Meter(), "random": Random(1), "features": live.features}
-        other = Engine(config, registry=registry, now=live.now(), **fresh)
+        other = Engine(config, registry=registry, now=live.context.outbox.now, **fresh)
         other.load(live.dump())
         other.validate()
         assert other.queue.get("default/p").unschedulable_plugins == {"NodeResourcesFit"}

@@ -29,7 +29,7 @@ class HandlersHarness:
     def __init__(self, *objects):
         self.heard = []
         self.queue = HeardQueue(self)
-        self.context = context(queue=self.queue)
+        self.context = context(queue=self.queue, statuses=HeardStatuses(self))
         self.state = self.context.state
         profile = framework_of(self.state)
         self.waiting = self.context.waiting_pods
@@ -38,7 +38,6 @@ class HandlersHarness:
         self.handlers = EventHandlers(
             self.context,
             algorithm=SchedulingAlgorithm(self.state, dict.fromkeys(("default-scheduler", "other"), profile)),
-            statuses=HeardStatuses(self),
             durations=self.durations,
             now=lambda: 0.0,
         )

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from stowplan.kube.klog.logger import configure
 from stowplan.scheduler.engine.decision.decision import NO_NODES
-from stowplan.scheduler.engine.schedule_one import Failure, FailureHandler, failure_of
+from stowplan.scheduler.engine.schedule_one import Failure, FailureHandler, Observers, failure_of
 from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.framework.status import Code, Status, error
 from stowplan.testing import a_node, a_pod
@@ -37,12 +37,16 @@ class Attempt:
         self.state.pending.remove(key)
         if newest is not None:
             self.state.pending.put(self.state.pod_info(newest))
-        statuses = PodStatuses(self.effects.outbox, wall_clock=lambda: 0.0, random=lambda: 0.5, report=pytest.fail)
+        statuses = PodStatuses(self.effects.outbox, random=lambda: 0.5, report=pytest.fail)
         self.handler = FailureHandler(
-            context(state=self.state, queue=self.room.queue, reports=self.reports),
-            profiles={DEFAULT},
-            statuses=statuses,
-            metrics=attempt_metrics(),
+            context(
+                state=self.state,
+                queue=self.room.queue,
+                reports=self.reports,
+                profiles={DEFAULT},
+                statuses=statuses,
+            ),
+            observers=Observers(metrics=attempt_metrics()),
             schedules_groups=True,
         )
         self.framework = self.room.frameworks[DEFAULT]

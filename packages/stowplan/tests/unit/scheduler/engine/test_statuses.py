@@ -65,10 +65,10 @@ class Withdrawal:
 class Setup:
     def __init__(self):
         self.effects = ScriptedEffects()
+        self.effects.outbox.ahead = EPOCH
         self.said = []
         self.statuses = PodStatuses(
             self.effects.outbox,
-            wall_clock=lambda: EPOCH + self.effects.now,
             random=lambda: 0.5,
             report=self.said.append,
         )

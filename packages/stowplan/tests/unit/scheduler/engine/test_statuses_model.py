@@ -115,9 +115,7 @@ class Machine(RuleBasedStateMachine):
         super().__init__()
         self.server = Server()
         self.effects = ScriptedEffects()
-        self.statuses = PodStatuses(
-            self.effects.outbox, wall_clock=lambda: self.effects.now, random=lambda: 0.5, report=lambda text: None
-        )
+        self.statuses = PodStatuses(self.effects.outbox, random=lambda: 0.5, report=lambda text: None)
         self.effects.checks.append(self.statuses.problems)
         self.claims = {name: Claims() for name in NAMES}
         #: What the informer has seen of each pod, as an index of its versions.

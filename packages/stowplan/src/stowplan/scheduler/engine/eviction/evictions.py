@@ -33,7 +33,7 @@ from stowplan.scheduler.engine.eviction.eviction_records import (
     preemptor_of,
 )
 from stowplan.scheduler.engine.eviction.victim_evictions import VictimEvictions, log_reprieved
-from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
+from stowplan.scheduler.engine.statuses import StatusListener
 from stowplan.scheduler.engine.written_objects import as_written
 from stowplan.scheduler.framework.eviction_plan import EvictionPlan, GroupEvictionPlan
 from stowplan.scheduler.framework.handle import EventRecorder
@@ -51,7 +51,6 @@ class Evictions:
         self,
         context: EngineContext,
         *,
-        statuses: PodStatuses,
         metrics: SchedulerMetrics | None,
         now: Callable[[], float],
         version: KubernetesVersion = DEFAULT_VERSION,
@@ -60,9 +59,9 @@ class Evictions:
         self._outbox = context.outbox
         self._state = context.state
         self._leaving = context.leaving
-        self._statuses = statuses
+        self._statuses = context.statuses
         self._metrics = EvictionMetrics(metrics, version=version)
-        self._victims = VictimEvictions(context, plans=self, statuses=statuses, metrics=self._metrics)
+        self._victims = VictimEvictions(context, plans=self, metrics=self._metrics)
         #: A stopwatch, for metrics only.
         self._now = now
         #: By the preemptor's UID: plans in progress, and finished ones while a victim has not left yet.

@@ -31,7 +31,7 @@ from stowplan.scheduler.engine.eviction.eviction_records import (
     Result,
     VictimRecord,
 )
-from stowplan.scheduler.engine.statuses import PodStatuses, StatusListener
+from stowplan.scheduler.engine.statuses import StatusListener
 from stowplan.scheduler.framework.requests import Delete, Done, Outcome, Read, Unknown
 
 if TYPE_CHECKING:
@@ -53,14 +53,12 @@ class VictimEvictions:
     recorded, and the eviction continues at the end of the step.
     """
 
-    def __init__(
-        self, context: EngineContext, *, plans: Evictions, statuses: PodStatuses, metrics: EvictionMetrics
-    ) -> None:
+    def __init__(self, context: EngineContext, *, plans: Evictions, metrics: EvictionMetrics) -> None:
         self._context = context
         self._outbox = context.outbox
         self._state = context.state
         self._plans = plans
-        self._statuses = statuses
+        self._statuses = context.statuses
         self._metrics = metrics
         self._waiting: deque[VictimRecord] = deque()
         self._at_work: dict[VictimRecord, None] = {}

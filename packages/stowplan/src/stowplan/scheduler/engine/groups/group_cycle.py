@@ -342,13 +342,10 @@ class GroupScheduling:
         evictions: Evictions,
         suspended: SuspendedCycles,
         metrics: SchedulerMetrics | None,
-        wall_clock: Callable[[], float],
-        stopwatch: Callable[[], float],
     ) -> None:
-        """`stopwatch`: time for metrics."""
         self._algorithm = algorithm
         version = features.emulated_version
-        self.statuses = GroupStatuses(context.outbox, context.state, version=version, wall_clock=wall_clock)
+        self.statuses = GroupStatuses(context.outbox, context.state, version=version)
         self.trials: GroupTrials | None = None
         #: None: the pods of a group preempt individually.
         self.preemption: GroupPreemption | None = None
@@ -371,7 +368,7 @@ class GroupScheduling:
             evictions=evictions,
             cycle=cycle,
             statuses=self.statuses,
-            metrics=GroupMetrics(metrics, now=stopwatch),
+            metrics=GroupMetrics(metrics, now=context.stopwatch.now),
             features=features,
         )
 

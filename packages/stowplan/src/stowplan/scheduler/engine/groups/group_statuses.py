@@ -9,7 +9,6 @@ Upstream: updatePodGroupCondition in pkg/scheduler/schedule_one_podgroup.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from stowplan.kube.api.api_errors import NotFound
@@ -52,13 +51,10 @@ class GroupPatch:
 
 
 class GroupStatuses:
-    def __init__(
-        self, outbox: Outbox, state: ClusterState, *, version: KubernetesVersion, wall_clock: Callable[[], float]
-    ) -> None:
+    def __init__(self, outbox: Outbox, state: ClusterState, *, version: KubernetesVersion) -> None:
         self._condition = INITIALLY_SCHEDULED if version >= V1_37 else SCHEDULED
         self._outbox = outbox
         self._state = state
-        self._wall_clock = wall_clock
         #: Unfinished patches, by group: the newest one.
         self._under_way: dict[str, GroupPatch] = {}
 
@@ -99,7 +95,7 @@ class GroupStatuses:
             return None
         if (old.status, old.reason, old.message, old.observed_generation) == (state, reason, message, generation):
             return None
-        moved = old.last_transition_time if old.status == state else timestamp(self._wall_clock())
+        moved = old.last_transition_time if old.status == state else timestamp(self._outbox.wall_clock())
         return {
             "type": self._condition,
             "status": state,

@@ -59,10 +59,11 @@ class Crowd:
             leaving=LeavingPods(),
             reporter=self,
             queue=SimpleNamespace(activate=lambda pods: None),
+            statuses=self,
         )
         self.leaving = parts.leaving
         self.evictions = self.profile.handle.preemptions = Evictions(
-            parts, statuses=self, metrics=scheduler_metrics(), now=lambda: 0.0
+            parts, metrics=scheduler_metrics(), now=lambda: 0.0
         )
         self.profile.handle.random = Draw(random)
         self.news = []

@@ -167,7 +167,7 @@ def test_it_can_only_be_changed_by_a_restart():
     with clusters(node(4)) as cluster:
         off = configuration(PROFILE | {"pluginConfig": [{"name": "Crews", "args": {"off": True}}]})
         engine = cluster.engine
-        engine.step(Offered(off), engine.now())
+        engine.step(Offered(off), engine.context.outbox.now)
         assert "can only be changed by a restart" in engine.profiles.refusal
 
 

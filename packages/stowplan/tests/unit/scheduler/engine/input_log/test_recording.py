@@ -298,7 +298,7 @@ def test_a_recording_without_inputs():
     header = Header(now=5.0, configuration=configuration, gates={}, max_in_unschedulable=300.0)
     replay = Replay(Lines(header=header), in_tree_registry(), meter=ManualTime())
     assert list(replay.steps()) == []
-    assert replay.engine.now() == 5.0
+    assert replay.engine.context.outbox.now == 5.0
 
 
 def test_lines_are_written_in_batches():
