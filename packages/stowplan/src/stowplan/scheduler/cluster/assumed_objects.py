@@ -53,6 +53,7 @@ class AssumedObjects(CopiedBeforeChange):
         if watched is None:
             raise AssumeError(f'could not find object "{key}"')
         stored, assumed = watched.metadata.resource_version, obj.metadata.resource_version
+        # The decision was made on another version, which may have had room that is gone.
         if stored != assumed:
             raise AssumeError(f'"{key}" is out of sync (stored: {stored}, assume: {assumed})')
         self._set(kind, key, obj)
@@ -69,6 +70,7 @@ class AssumedObjects(CopiedBeforeChange):
         if self._uncopied:
             self._copy_now()
         watched = self._objects.get(kind, key)
+        # What readers saw up to now, and from now on: to them it is an update of the object.
         before = self._copies.pop((kind, key), watched)
         if copy is not None:
             self._copies[kind, key] = copy

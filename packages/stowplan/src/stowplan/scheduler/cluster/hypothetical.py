@@ -46,6 +46,7 @@ class HypotheticalNodes(Nodes):
         assert self.rows is not None
         sums = unwritable(self._requested), unwritable(self._non_zero), unwritable(self._pod_count)
         found = HypotheticalNodes(self.state, self.rows, sums)
+        # The same objects: what is listed later shows in the protected view, too.
         found._pods, found._ports = self._pods, self._ports
         return found._protecting(self)
 
@@ -101,6 +102,7 @@ class HypotheticalNodes(Nodes):
 
     def _listed(self, position: int) -> list[PodInfo]:
         if position not in self._pods:
+            # A copy on first use: the list of the state is read by all other views.
             self._pods[position] = list(self.state.row_pods[self.row(position)])
         return self._pods[position]
 

@@ -89,12 +89,14 @@ class InFlightObjects(CopiedBeforeChange):
         held = self._held.get((kind, key))
         if held is None or held.written or holder not in held.holders:
             return
+        # The others share the copy: it stays as long as one of them is to be bound with it.
         left = tuple(other for other in held.holders if other != holder)
         self._set(kind, key, held._replace(holders=left) if left else None)
 
     def _set(self, kind: type[Any], key: str, held: _Held | None) -> None:
         if self._uncopied:
             self._copy_now()
+        # As readers saw it, before the change that they are told of.
         before = self.newest(kind, key)
         shared = (known := self._held.get((kind, key))) is not None and len(known.holders) > 1
         if held is None:

@@ -25,6 +25,7 @@ def attach_all(state: PodsOnNodes, infos: Sequence[PodInfo], node_names: Iterabl
         if info.pod.spec.scheduling_group is not None:
             state.pod_groups.attached(info)
         state._index(info)
+    # Before they are counted: their slots say which shape each has.
     state.pods.add_all(infos)
     _touch(state, infos)
     _count(state, infos, 1)
@@ -32,8 +33,10 @@ def attach_all(state: PodsOnNodes, infos: Sequence[PodInfo], node_names: Iterabl
 
 def take_off_last(state: PodsOnNodes, infos: Sequence[PodInfo]) -> None:
     """Undo `attach_all`: these pods are the last ones on their nodes."""
+    # Uncounted first, by rows and slots that are still theirs.
     _touch(state, infos)
     _count(state, infos, -1)
+    # Slots are reused last in, first out, so the next placement finds them in the order of before.
     for info in reversed(infos):
         state.row_pods[info.row].pop()
         state._forget_place(info)
@@ -55,6 +58,7 @@ def count_off(state: PodsOnNodes, infos: Sequence[PodInfo]) -> None:
     """Stop counting pods of nodes that are no longer known."""
     if not infos:
         return
+    # Before they lose the rows by which they are counted.
     _count(state, infos, -1)
     state.pods.row[[info.slot for info in infos]] = -1
     for info in infos:
@@ -70,6 +74,7 @@ def _count(state: PodsOnNodes, infos: Sequence[PodInfo], sign: int) -> None:
     """Add pods to all per-row sums, or remove them."""
     table, pods = state.table, state.pods
     rows, shapes = np.array([info.row for info in infos], np.intp), pods.shape[[info.slot for info in infos]]
+    # Not `column[rows] += …`, which adds once where a row occurs several times.
     for column, amounts in zip(table.requested, pods.shape_requests, strict=False):
         np.add.at(column, rows, sign * amounts[shapes])
     for column, amounts in zip(table.non_zero_requested, pods.shape_non_zero, strict=True):
@@ -87,4 +92,5 @@ def _count(state: PodsOnNodes, infos: Sequence[PodInfo], sign: int) -> None:
         at, times = np.unique([info.row for info in alike], return_counts=True)
         state.matches.count_all(shape, at, sign * times, terminating=terminating)
         state.held.count_all(shape, at, sign * times)
+    # One entry per pod, as for single placements: a run of equal pods ends by their number.
     state.changes.extend(rows.tolist())

@@ -65,6 +65,7 @@ class Nominator(CopiedBeforeChange):
             del self._pods[node_name]
 
     def _changing(self, node_name: str) -> None:
+        # Before the change, or there is nothing to return to.
         if self._uncopied:
             self._copy_now()
         self._changes.append(node_name)
@@ -85,10 +86,12 @@ class Nominator(CopiedBeforeChange):
     # -- as a participant of transactions -----------------------------------------------------------------------------
 
     def _copied(self) -> _Copy:
+        # Shallow, as lists are never modified.
         return dict(self._node_of), dict(self._pods), self.version
 
     def _restore(self, copy: _Copy) -> None:
         self._node_of, self._pods, version = copy
+        # To the number of then, as nominations are those of then: what readers have derived from them holds again.
         self._changes.rewind(version)
 
     def changed_nodes(self, mark: Any) -> list[str]:

@@ -80,6 +80,7 @@ class PendingPods(CopiedBeforeChange):
             self.touched.update((info.uid,) if known is None else (info.uid, known.uid))
         if known is not None:
             if known.uid != info.uid:
+                # A successor of its name: nothing may find the former pod by its UID.
                 del self._by_uid[known.uid]
             if known.uid != info.uid or group_key(known.pod) != group_key(info.pod):
                 self._leave_group(known)
@@ -117,11 +118,13 @@ class PendingPods(CopiedBeforeChange):
     # -- as a participant of transactions -----------------------------------------------------------------------------
 
     def _copied(self) -> _Copy:
+        # One level deeper, as members are added to a group's own mapping.
         of_group = {group: dict(members) for group, members in self._of_group.items()}
         return dict(self._by_key), dict(self._by_uid), of_group
 
     def _restore(self, copy: _Copy) -> None:
         self._by_key, self._by_uid, self._of_group = copy
+        # They are not copied, and may have been added after the copy was made.
         for index in self._indexes.values():
             index.refill(self._by_key.values())
 

@@ -64,6 +64,7 @@ class PlacementLog:
 
     def detaching(self, info: PodInfo) -> None:
         self._mark.pods_on.add(info.node_name)
+        # Before it is detached, which gives its position to the last pod.
         place = _Place(self._state, info)
         self._mark.undo.append(partial(self._put_back, info, place))
 
@@ -109,6 +110,8 @@ class PlacementLog:
         self._mark.undo.append(partial(self._attach_pods_of_nodes, rows))
 
     def _save_nodes(self, name: str) -> None:
+        # Before the first change of the transaction. The undo runs backwards, so this restores what is left when all
+        # inverse changes that came later have run.
         if not self._mark.nodes:
             state = self._state
             restore = (state.matches.saved_sums(), state.held.saved_sums(), state.table.saved())
@@ -129,6 +132,7 @@ class PlacementLog:
         count_off(state, pods)
         if pods:
             state._ghosts[name] = pods
+        # Another list: the one before belongs to the unknown node.
         state.row_pods[row] = []
 
 
@@ -190,6 +194,7 @@ class Placements:
 
     def keep(self, mark: _Mark) -> None:
         if mark.outer is not None:
+            # Its own mark has the older versions, so only the inverse changes are new to it.
             mark.outer.undo += mark.undo
             mark.outer.nodes |= mark.nodes
             mark.outer.pods_on |= mark.pods_on
@@ -206,6 +211,7 @@ class Placements:
     def load(self, dumped: DumpedPlacements) -> None:
         state = self._state
         state._assumed.clear()
+        # Pods before nodes: they are counted by row.
         for info in state.placed_pods():
             state._detach(info)
         for row in list(state.table.row_of.values()):

@@ -266,6 +266,7 @@ class PodsOnNodes:
     def _hold(self, shape: PodShape) -> None:
         """Add the first placed pod of a shape: it is included in all counts from now on."""
         if not shape.refs:
+            # A pod that was compiled long ago may have a shape that was dropped since, and another one have its key.
             known = self._shapes.setdefault(shape.key, shape)
             if known is shape:
                 self._idle.pop(shape.key, None)
@@ -292,6 +293,7 @@ class PodsOnNodes:
         self.held.remove_shape(shape)
         self.matches.remove_shape(shape)
         del self._columns[shape.id]
+        # Last, when nothing is counted under it any more.
         self._free_shape_ids.append(shape.id)
         shape.id = -1
         if self._shapes.get(shape.key) is shape:

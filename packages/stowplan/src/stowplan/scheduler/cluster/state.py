@@ -74,6 +74,7 @@ class ClusterState(PodsOnNodes):
         """Add a node, or update a known one."""
         row = self.table.row_of.get(node.metadata.name)
         if self._placements.log is not None:
+            # Before the table has it: what the row held is overwritten.
             self._placements.log.adding_node(node)
         if row is not None:
             if self.table.update(row, node):
@@ -98,7 +99,9 @@ class ClusterState(PodsOnNodes):
         if not rows:
             return
         if self._placements.log is not None:
+            # Before anything changes: the arrays that are saved still have the nodes.
             self._placements.log.removing_nodes(rows)
+        # Before the rows are freed: pods are uncounted by row.
         count_off(self, [info for row in rows.values() for info in self.row_pods[row]])
         for name, row in rows.items():
             if self.row_pods[row]:
@@ -170,6 +173,7 @@ class ClusterState(PodsOnNodes):
         self._stop_assuming(old.uid)
         if old.shape is new.shape and _stays(new.pod, old):
             return self._renew(old, new.pod)
+        # Off first: the counters know it by its old shape and row.
         self._take_off(old)
         self._place(new, new.pod.spec.node_name)
         return new
@@ -205,6 +209,7 @@ class ClusterState(PodsOnNodes):
         """Count the pod on the node before it is bound in the API server."""
         if info.uid in self._placed:
             raise ValueError(f"pod {info.uid}({info.key}) is in the cache, so can't be assumed")
+        # Or its room would count twice.
         self.nominator.delete(info.uid)
         if self._placements.log is not None:
             self._placements.log.assuming(info.uid)
@@ -221,6 +226,7 @@ class ClusterState(PodsOnNodes):
         self._take_off(self._placed[info.uid])
 
     def _place(self, info: PodInfo, node_name: str) -> None:
+        # Logged afterwards: if it raises, nothing has to be undone.
         self._attach(info, node_name, self.table.row_of.get(node_name, -1))
         if self._placements.log is not None:
             self._placements.log.attached(info)

@@ -140,6 +140,7 @@ class _CountMatrix:
                 return found.sums
         sums = domain_sums(column, self.counts[slot, :rows], eligible)
         if len(known) == _SUMS_A_SLOT:
+            # Whoever holds the array has one that no longer follows its counts.
             known.pop(0)
             self.detached += 1
         known.append(_DomainSums(column, eligible, sums))
@@ -200,6 +201,7 @@ class _CountMatrix:
         self.versions[slot] = self._clock
 
     def _more_slots(self) -> None:
+        # A new array: rows of the old one that readers hold stay as they are.
         self.counts = with_rows(self.counts, self.counts.shape[0] * 2)
         self.detached += 1
 
@@ -257,6 +259,7 @@ class MatchCounts(_CountMatrix):
             self._slots_of[shape.id][term.live_only].append(slot)
         self.counts[slot] = pods.count_by_row([s.id for s in matching], self.counts.shape[1], live_only=term.live_only)
         self._touch(slot)
+        # Those of the slot's former term.
         self._sums.pop(slot, None)
         return slot
 
@@ -281,6 +284,7 @@ class MatchCounts(_CountMatrix):
     def _evict(self, slot: int) -> None:
         term = self._terms[slot]
         assert term is not None
+        # Readers may hold the row of counts, which is that of another term from now on.
         self.detached += 1
         del self._slots[term]
         self._index.discard(slot, term.equality())

@@ -62,6 +62,7 @@ class Transactions:
 
         An earlier participant of the same name is replaced, because a profile's plugins may be rebuilt.
         """
+        # It has no mark in the open transactions, so they could not undo its changes.
         if self._open:
             raise TransactionError(f'participant "{name}" cannot be registered while a transaction is open')
         self._participants[name] = participant
@@ -86,10 +87,12 @@ class Transactions:
             for name, participant in self._participants.items():
                 transaction.joined_by(name, participant)
         except BaseException:
+            # Those that have joined have a mark open, and would log changes for ever.
             transaction.end(undo=True)
             raise
 
     def closed(self, transaction: Transaction) -> None:
+        # Before anything is undone: inverse changes only fit the state that the inner transaction found.
         if not self._open or self._open[-1] is not transaction:
             raise TransactionError("transactions end in reverse order: leave the inner one first")
         self._open.pop()
@@ -109,6 +112,7 @@ class Transactions:
         """Load every participant's dump."""
         if self._open:
             raise TransactionError("a dump cannot be loaded while a transaction is open")
+        # Before anything is loaded: a cluster that is partly another one is of no use.
         if set(dumped) != set(self._participants):
             raise TransactionError(
                 f"the dump has the parts {_listed(dumped)}, and this cluster has {_listed(self._participants)}: "
@@ -176,6 +180,7 @@ class Transaction:
     # -- for `Transactions` -------------------------------------------------------------------------------------------
 
     def joined_by(self, name: str, participant: Participant) -> None:
+        # A participant whose `begin` raises has no mark to end.
         self._marks.append((name, participant, participant.begin()))
 
     def end(self, *, undo: bool) -> None:
@@ -193,6 +198,7 @@ class Transaction:
             except BaseException as e:
                 # Continue after any error: a partial undo would leave an inconsistent state.
                 failed.append((name, e))
+        # Not earlier: Ctrl-C must not leave the others with changes that their counterparts have undone.
         interrupted = next((e for _, e in failed if isinstance(e, KeyboardInterrupt)), None)
         if interrupted is not None:
             raise interrupted
@@ -260,6 +266,8 @@ class CopiedBeforeChange:
         raise NotImplementedError
 
     def _copy_now(self) -> None:
+        # Of the innermost transaction alone. The outer ones have the same state to return to, unless it is kept: then
+        # they get this copy (`keep`).
         level = self._level
         assert level is not None
         level.copied, level.copy = True, self._copied()
@@ -271,6 +279,7 @@ class CopiedBeforeChange:
         return self._level
 
     def undo(self, mark: _Level) -> None:
+        # Without a copy nothing has changed.
         if mark.copied:
             self._restore(mark.copy)
         self._leave(mark)

@@ -148,10 +148,12 @@ class PluginCall(PlainStruct, eq=False):
         if self.sleep is not None:
             self.sleep.end()
             self.sleep = None
+        # Its outcome would find no steps to resume.
         if self.number:
             cycles.context.outbox.withdraw(self.number)
             cycles.writes -= self.writes
             self.writes, self.number = False, 0
+        # Last: a `finally` block of the plugin may call us, and must find nothing pending.
         assert self.steps is not None
         if (failed := close(self.steps, self._at)) is not None:
             cycles.context.reporter.report(f'plugin "{self.plugin}", aborted in {self.point}: {failed}')

@@ -177,6 +177,7 @@ class BindingCycle(PlainStruct, eq=False):
 
     def status_written(self, failed: Exception | None) -> None:
         """The chosen node was written to the pod's status, or writing it failed; or no earlier write is in progress."""
+        # Whatever became of the earlier write, it cannot come after the binding any more.
         if self.stage is BindingStage.WITHDRAWING:
             self._bind()
             return
@@ -272,6 +273,7 @@ class BindingCycle(PlainStruct, eq=False):
     def _next_group(self) -> None:
         while self.groups and not self.is_aborted and not self.calls:
             self._begin_group(self.groups.pop(0))
+        # Also if aborted: this stage goes on until the last call has ended, as it may still write.
         if not self.calls:
             self._pre_bound()
 

@@ -154,6 +154,7 @@ class EventHandlers:
             _log_place(old, new)
             self._notify_timed(old, new, started)
         elif old is not None:
+            # Parity: the queue is told before the cluster, so hints still see the node.
             self._notify(old, None)
             _log_change("node", old, None, node=old)
             self._state.remove_node(old.metadata.name)
@@ -188,6 +189,7 @@ class EventHandlers:
             self._queue.group_added(key_of_group(new))
 
     def _group_deleted(self, old: AnyGroup) -> None:
+        # Before the object is gone, with which its way to the root is.
         root = self._state.group_trees.root(key_of_group(old))
         self._state.remove_object(old)
         self._queue.group_deleted(root)
@@ -267,6 +269,7 @@ class EventHandlers:
             if _log.verbosity >= 3:
                 _log_change(_UNSCHEDULED, None, pod, pod=pod)
             info = self._state.pod_info(pod)
+            # Before the queue has it: PreEnqueue counts the pods of its group, and only pending pods are nominated.
             self._state.pending.put(info)
             self._queue.add(info)
             if self._gangs:
@@ -335,6 +338,7 @@ class EventHandlers:
             if _log.verbosity >= 3:
                 _log_change(_SCHEDULED, pod, None, pod=pod)
             uid = uid_of(pod)
+            # The cluster, then preemptors, then the queue: hints and PreEnqueue must see that it has left.
             self._state.remove_pod(uid)
             self._leaving.left(uid)
             if self._resizes is not None:
@@ -368,6 +372,7 @@ class EventHandlers:
         if info is None:
             return
         was = on_node(info.pod, info.node_name)
+        # A pod that waits on Permit is forgotten by its binding cycle, which ends before the step does.
         if not self._waiting_pods.reject(uid):
             self._state.forget(info)
             self._leaving.left(uid)

@@ -31,6 +31,7 @@ class LeavingPods:
 
     def left(self, uid: str) -> None:
         """Notify listeners that the pod was deleted or is being deleted; no-op without listeners."""
+        # Taken out first: a listener may wait for another pod, or again for one of this UID.
         for listener in self._listeners.pop(uid, ()):
             listener.pod_left(uid)
 

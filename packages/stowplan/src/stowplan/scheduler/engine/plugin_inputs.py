@@ -37,6 +37,7 @@ class PluginInputs:
 
     def submitted(self, input_: Input) -> bool:
         """Whether the call was submitted as an input (no step is in progress) or dropped (because of a question)."""
+        # First: a question runs between steps, and its plugins' doings are hypothetical.
         if self.asking:
             return True
         if self.stepping or self.driver is None:

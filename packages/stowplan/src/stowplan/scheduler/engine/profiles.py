@@ -166,6 +166,7 @@ class Profiles:
                 found[name] = self._builder.build(profile, extenders, in_force=False)
                 # The queue calls this again, and must not be the first to find that it fails.
                 found[name].registered_events()
+        # Also of Ctrl-C: plugins that were built may hold threads or connections.
         except BaseException:
             self._close(self._new(found))
             raise
@@ -191,6 +192,7 @@ class Profiles:
         self.in_force.clear()
         self.in_force.update(offer.frameworks)
         self.configuration, self._extenders = offer.configuration, offer.extenders
+        # Before the new ones register: a changed profile has the same names.
         for framework in gone:
             framework.handle.cluster.transactions.unregister(f"{framework.profile_name}/")
         for framework in new:

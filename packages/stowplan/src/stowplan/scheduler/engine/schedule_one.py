@@ -537,6 +537,7 @@ class FailureHandler:
             framework.metrics.parts = None
         if self._metrics is not None:
             self._metrics.failed(failure.status, profile=framework.profile_name, started=started)
+        # Before the pod returns: the queue decides by these whether events of the attempt help it.
         queued.unschedulable_plugins = set(failure.unschedulable_plugins)
         queued.pending_plugins = set(failure.pending_plugins)
         queued.gating_plugin = ""

@@ -280,6 +280,7 @@ class PodStatuses:
         self._give_up(writes)
         self._drop(writes)
         self._tidy(writes)
+        # A patch that was sent cannot be taken back; after the binding it would say that the pod is unschedulable.
         if writes.stage is not PatchStage.UNDER_WAY:
             return False
         writes.withdrawals.append(listener)
@@ -288,6 +289,7 @@ class PodStatuses:
     def last_try(self) -> None:
         """Send what is waiting for a retry, and stop retrying: shutdown is near."""
         self._last_try = True
+        # A copy: a note that changes nothing is over at once, and its record forgotten.
         for writes in tuple(self._known.values()):
             if writes.alarm is not None:
                 writes.alarm.cancel()
@@ -380,6 +382,7 @@ class PodStatuses:
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def _send(self, writes: PodWrites) -> None:
+        # Taken out: what is recorded while the patch is under way goes into the next one.
         note, writes.note = writes.note, None
         assert note is not None
         body = status_patch(
@@ -422,6 +425,7 @@ class PodStatuses:
         return is_retriable(outcome) and note.tries < MAX_TRIES and not self._last_try and not outdated
 
     def _rest(self, writes: PodWrites, note: PendingStatus) -> None:
+        # The older first: a condition's newer version keeps the time of its last transition.
         writes.note = note.followed_by(writes.note)
         if note.listeners:
             self._free_slot(writes)

@@ -97,6 +97,7 @@ class Places:
 
     def renew(self, queued: QueuedPod, info: PodInfo) -> None:
         """Take over another version of a waiting pod; a successor of its name may be in another group."""
+        # Under its old group, before the new version says another one.
         self._leave(queued)
         queued.pod = info
         self._enter(queued)
@@ -145,6 +146,7 @@ class Places:
     def requeue_with_changed_plugins(self, queued: QueuedPod, cause: str) -> None:
         """Re-evaluate a waiting pod with changed plugins: a ready pod stays ready unless it is gated."""
         ready = queued.place is Place.ACTIVE
+        # Taken out by its place, which the move changes.
         self.take_out(queued)
         self.requeue(queued, Strategy.IMMEDIATELY if ready else Strategy.AFTER_BACKOFF, cause)
 
@@ -335,6 +337,7 @@ class Places:
     def end_backoffs(self, cause: str) -> None:
         """Move pods whose backoff is over to the active queue, if a check is due."""
         completed = self.backoff.completed()
+        # All of them first: a plugin that is asked about one may activate another.
         for queued in completed:
             self._leave(queued)
         for queued in completed:

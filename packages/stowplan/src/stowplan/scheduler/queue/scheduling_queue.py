@@ -182,6 +182,7 @@ class SchedulingQueue:
 
     def delete(self, info: PodInfo) -> None:
         """Remove a pod that is deleted or no longer to be scheduled here; an attempt in flight continues."""
+        # Also of a pod in flight, which is not found below.
         self._nominations.delete(info)
         queued = self._places.get(info.key)
         if queued is None:
@@ -231,6 +232,7 @@ class SchedulingQueue:
         if self._groups is not None and isinstance(queued, QueuedGroup):
             return self._begin_trial(self._groups, queued)
         uid = queued.pod.uid
+        # Its events are kept once per UID; a second attempt would end the first one's.
         if uid in self._in_flight.by_uid:
             self._observer.problem(f"the same pod is tracked in multiple places in the scheduler: {queued.key}")
             self._places.settle(queued, Place.GONE, POPPED)
@@ -295,6 +297,7 @@ class SchedulingQueue:
             self._groups.put(queued, self._pod_added, returns=True)
             return
         queued.with_group = self._is_member(queued.pod)
+        # While the pod is still in flight: the events since its pop are kept for those in flight.
         strategy, happened = self._strategy_after_attempt(queued)
         self._in_flight.end(queued.pod.uid)
         self._places.requeue(queued, strategy, SCHEDULE_ATTEMPT_FAILURE)

@@ -102,6 +102,7 @@ class SchedulingAlgorithm:
         rows = None if within is None else within.rows
         listed = None if rows is None else len(rows)
         nodes = self.cluster.table.count if listed is None else listed
+        # A search that ends early moves where the next pod's starts, and extenders are asked for each pod.
         if not nodes or framework.handle.extenders() or self.sampling.stops_early(framework, listed=listed):
             return []
         if any(self.row_tried_first(pod) is not None for pod in pods):
@@ -153,6 +154,7 @@ class SchedulingAlgorithm:
         answers = [(plugins[name], result) for name, result in like.post_filter]
         if outcome is None or not all(declares(p.repeats, r, pods, at=("Repeats", p)) for p, r in answers):
             return []
+        # Last: once some were told, nothing but a plugin that raises may refuse.
         if not _notified(answers, pods):
             return []
         listed = None if within is None else len(within.rows)
@@ -177,6 +179,7 @@ class SchedulingAlgorithm:
         `seconds`: the duration of the lookup of the evaluation.
         """
         metrics = framework.metrics
+        # Samples examine other nodes each time. A timed attempt is about the calls, of which reuse has none.
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
             return None
         started, placement = framework.now(), self.run.placement
@@ -190,6 +193,7 @@ class SchedulingAlgorithm:
             if placement is not None:
                 return self._ahead(framework, placement, pod, started, preparing=evaluation.preparing, hint=seconds)
         if results.seen < self.cluster.table.count:
+            # As a search would have: the next pod's starts where this one's ends.
             self.sampling.advance(results.seen)
         ranked = results.ranked
         if metrics is not None:
@@ -348,6 +352,7 @@ class SchedulingAlgorithm:
         key = (framework.profile_name, signature)
         found = self._evaluations.get(key)
         if found is None:
+            # Of pods with this signature alone: what a plugin reads beyond the template is in it.
             found = self._evaluations[key] = Evaluation(framework, self._columns[framework.profile_name])
             if len(self._evaluations) > self._most_evaluations():
                 self._evaluations.popitem(last=False)

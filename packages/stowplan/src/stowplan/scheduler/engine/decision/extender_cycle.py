@@ -227,9 +227,11 @@ class ExtenderCycle:
                 self._hold(self._likely)
                 try:
                     answers = yield (Ask(who=extender.name, verb="filter", question=question),)
+                # Also when the cycle is aborted while it waits, which closes it here.
                 finally:
                     self._let_go()
                 self._leave(extender, extender.read_filtered(answer_of(answers[0]), self._names))
+            # GeneratorExit is none of these: an aborted cycle does not count as an extender's failure.
             except Exception as e:
                 self._note(extender, "filter", asked, failed=str(e))
                 if not extender.ignorable:
@@ -237,6 +239,7 @@ class ExtenderCycle:
                 text = "Skipping extender as it returned error and has ignorable flag set"
                 _log.info(text, extender=extender.name, err=str(e))
             if self._names:
+                # Others may have taken nodes while it waited, and equal pods have used the shared evaluation.
                 self._evaluate_again()
 
     def _leave(self, extender: Extender, filtered: Filtered) -> None:
@@ -361,6 +364,7 @@ class ExtenderCycle:
         row_of = self._cluster.table.row_of
         for name, added in points.items():
             row = row_of.get(name)
+            # The node may be gone, or not fit any more.
             if row is not None and totals[row] != INFEASIBLE:
                 totals[row] += added
 

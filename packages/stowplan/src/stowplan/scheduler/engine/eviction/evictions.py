@@ -90,6 +90,7 @@ class Evictions:
         preemption = PlanRecord(
             owner=self, plan=plan, preemptor=preemptor, recorder=recorder, victims=victims, lesser=lesser
         )
+        # The newer plan of a preemptor holds it back from now on; an older one is carried out all the same.
         self._preemptions[preemptor.uid] = preemption
         self._plans[preemption] = None
         # The pod must be back in the queue before it can be activated.
@@ -202,6 +203,7 @@ class Evictions:
         while preemption.lesser:
             info = preemption.lesser.popleft()
             pod = self._state.newest(info.uid)
+            # Steps may have passed since the plan was made.
             if pod is None:
                 continue
             if pod.status.nominated_node_name:
@@ -240,6 +242,7 @@ class Evictions:
         self._victims.enqueue(preemption, victims)
 
     def eviction_over(self, preemption: PlanRecord, victim: PodInfo, result: Result | None) -> None:
+        # First: the preemptor is released as soon as nothing is left to wait for.
         if result is Result.DELETED:
             self._expect_to_leave(preemption, victim.uid)
         preemption.unfinished -= 1
@@ -251,6 +254,7 @@ class Evictions:
 
     def _finish(self, preemption: PlanRecord) -> None:
         preemption.stage = PlanStage.OVER
+        # Before the preemptor is activated: PreEnqueue would still hold it back.
         self._drop_if_over(preemption)
         # The reference computes both when the task begins, and so reports successes with zero duration.
         result = preemption.result

@@ -81,6 +81,7 @@ class VictimEvictions:
     def on_wake(self) -> None:
         """Start the next evictions in line."""
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
+            # At work before it begins, as it may be over within the call.
             eviction = self._waiting.popleft()
             self._at_work[eviction] = None
             self._metrics.eviction_began(eviction.preemption.plugin)
@@ -112,6 +113,7 @@ class VictimEvictions:
         if self._stop_if_unwanted(preemption):
             self._over(eviction, None)
             return
+        # Looked at anew: the victim has waited for its turn, and may have moved, left, or be on its way.
         here = self._state.placed(victim.uid)
         if here is None or not preemption.preemptor.takes_from(here.node_name):
             self._over(eviction, Result.GONE)

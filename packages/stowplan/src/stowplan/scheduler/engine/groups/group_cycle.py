@@ -111,6 +111,7 @@ class GroupCycle:
             try:
                 if self._preemption is not None:
                     yield from self._preemption.help(framework, group, tried, trial)
+            # The victims or the room are gone: nothing of the trial holds any more.
             except ClusterChangedError:
                 continue
             return trial
@@ -185,6 +186,7 @@ class GroupCycle:
             if pod is not None:
                 self._cycle.record(framework, queued, pod.decision, started=started)
             outcome: Attempt | Failure | None = self._outcome(trial, queued, pod)
+            # On the real cluster now, where the pods before it are: each of these may still be refused.
             if outcome is None:
                 assert pod is not None
                 outcome = self._cycle.assume_and_reserve(framework, queued, pod.decision, started=started)

@@ -125,6 +125,7 @@ class GroupPreemption:
                     continue
                 first = yield from self._trials.run(framework, group, pods, run_post_filter=False, removed=removed)
                 status = first.status
+        # Closed before the pods are back: the plugin's `finally` blocks see the cluster that they were given.
         finally:
             close(steps, at)
             removed.put_back()
@@ -135,6 +136,7 @@ class GroupPreemption:
             metrics.group_evaluated(result.status.code, started)
         if result.nominations is None and first is not None:
             result = replace(result, nominations={found.pod.uid: found.node_name for found in first.proposed})
+        # The search may have waited for extenders, and what it found was true of another cluster.
         if result.plan is not None and self._state.version != version:
             self._confirm(framework, group, pods, result.plan.victims)
         return result
@@ -223,6 +225,7 @@ class RemovedPods:
     def remove_again(self) -> None:
         """Open the transaction, and remove the pods."""
         self._transaction = self._state.transaction().__enter__()
+        # The rollback has put all of them back.
         self._off.clear()
         self.set_to(self._wanted)
 

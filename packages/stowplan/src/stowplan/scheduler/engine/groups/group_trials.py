@@ -375,6 +375,7 @@ class Reservations:
         self._transaction: Transaction | None = None
 
     def open(self) -> None:
+        # Not a `with` block: a trial that waits undoes it in the middle, and opens another one afterwards.
         self._transaction = self.state.transaction().__enter__()
         self._on_outer_trial = self.state.pod_groups.on_trial
         self.state.pod_groups.on_trial = self._on_trial
@@ -580,6 +581,7 @@ class PlacementTrial(Reservations):
         tried = TriedPod(queued=queued, decision=decision, parts=None if metrics is None else metrics.parts)
         if not host:
             return tried
+        # For a replay, which reserves again on the state that Reserve found.
         tried.before = state.clone()
         placed = _PlacedPod(tried, PodInfo(queued.pod.pod, queued.pod.shape), state)
         reservation = reserve(self._framework, state, placed.info, host, permits=self._permits)

@@ -255,6 +255,7 @@ class SuspendedCycles:
                 # Cycles that left the line are still in its heap, with a turn that is no longer theirs.
                 if following.turn == turn:
                     self._give_slots(following, names)
+                    # At the end of the step, as the caller is about to handle how this cycle ended.
                     following.stage = Stage.RESTARTING
                     self.outbox.at_step_end(following)
             if not line:
