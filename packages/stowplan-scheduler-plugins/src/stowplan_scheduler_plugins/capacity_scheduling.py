@@ -13,6 +13,7 @@ from typing import Any
 from stowplan.plugins import (
     ASSIGNED_POD,
     Action,
+    AnyGroup,
     ClusterEventWithHint,
     CycleState,
     Diagnosis,
@@ -22,6 +23,9 @@ from stowplan.plugins import (
     Inspection,
     Nodes,
     NotFoundError,
+    PodGroupPostFilterPlugin,
+    PodGroupPostFilterResult,
+    PodGroupPostFilterSteps,
     PodInfo,
     PreFilterPlugin,
     QuotaUse,
@@ -32,13 +36,14 @@ from stowplan.plugins import (
     on,
     unschedulable,
 )
-from stowplan.plugins.objects import PodDisruptionBudget
-from stowplan.plugins.preemption import Candidates, dry_run_by_node
+from stowplan.plugins.objects import PodDisruptionBudget, PodGroup
+from stowplan.plugins.preemption import Candidates, dry_run_by_node, evict_for_group
 from stowplan_scheduler_plugins.elastic_quotas import Ledger, Quotas, plus, request_of
 from stowplan_scheduler_plugins.kinds import ElasticQuota
-from stowplan_scheduler_plugins.preempting import STILL_TERMINATING, PreemptingPlugin
+from stowplan_scheduler_plugins.preempting import NEVER, STILL_TERMINATING, PreemptingPlugin
 from stowplan_scheduler_plugins.quota_evictions import Asked, QuotaEvictions
 from stowplan_scheduler_plugins.quota_uses import quota_uses
+from stowplan_scheduler_plugins.quotas_of_groups import GroupEvictions
 
 OVER_MAX = Reason("OverQuotaMax", "Pod {pod} is rejected in PreFilter because ElasticQuota {quota} is more than Max")
 OVER_MIN = Reason(
@@ -47,7 +52,14 @@ OVER_MIN = Reason(
 NO_STATE = "not eligible due to failed to read from cycleState"
 
 
-class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, TemplateSigned, EnqueueExtensions):
+class CapacityScheduling(
+    PreFilterPlugin,
+    PreemptingPlugin,
+    PodGroupPostFilterPlugin,
+    ReservePlugin,
+    TemplateSigned,
+    EnqueueExtensions,
+):
     name = "CapacityScheduling"
     needs_kinds = (ElasticQuota,)
     reads_kinds = (PodDisruptionBudget,)
@@ -105,6 +117,15 @@ class CapacityScheduling(PreFilterPlugin, PreemptingPlugin, ReservePlugin, Templ
         asked: Asked = state.read(self.name)
         rules = QuotaEvictions(pod, asked, self.handle.cluster.table.n)
         return dry_run_by_node(self.handle, state, pod, diagnosis, rules)
+
+    def pod_group_post_filter(
+        self, group: AnyGroup, pods: Sequence[PodInfo], *, pods_only_take_room: bool
+    ) -> PodGroupPostFilterResult | PodGroupPostFilterSteps:
+        if any(pod.pod.spec.preemption_policy == "Never" for pod in pods):
+            return PodGroupPostFilterResult(unschedulable(NEVER))
+        gang = group.spec.scheduling_policy.gang if isinstance(group, PodGroup) else None
+        rules = GroupEvictions(self.quotas(), pods, len(pods) if gang is None else gang.min_count)
+        return evict_for_group(self, group, pods, rules.may_evict, pods_only_take_room=pods_only_take_room)
 
     def _waits_for_victims(self, pod: PodInfo, diagnosis: Diagnosis, asked: Asked) -> bool:
         node = self.nominated_node(pod, diagnosis)

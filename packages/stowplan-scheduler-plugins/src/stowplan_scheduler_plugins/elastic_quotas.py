@@ -36,6 +36,10 @@ def plus(*vectors: Mapping[str, int]) -> Amounts:
     return total
 
 
+def minus(vector: Mapping[str, int], less: Mapping[str, int]) -> Amounts:
+    return {name: amount - less.get(name, 0) for name, amount in vector.items()}
+
+
 def request_of(pod: PodInfo | PodShape) -> Amounts:
     """Kept for all pods of a template."""
     shape = pod.shape if isinstance(pod, PodInfo) else pod

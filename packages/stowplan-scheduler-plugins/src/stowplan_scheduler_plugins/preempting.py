@@ -18,9 +18,10 @@ from stowplan.plugins import (
     eviction,
     unschedulable,
 )
-from stowplan.plugins.preemption import Candidates
+from stowplan.plugins.preemption import Candidates, preempts_with_group
 
 NEVER = "not eligible due to preemptionPolicy=Never."
+WITH_ITS_GROUP = "not eligible as its group is scheduled as a whole."
 STILL_TERMINATING = "not eligible due to a terminating pod on the nominated node."
 
 
@@ -56,8 +57,9 @@ class PreemptingPlugin(PostFilterPlugin):
     def post_filter(self, state: CycleState, pod: PodInfo, diagnosis: Diagnosis) -> PostFilterResult:
         if self.handle.metrics is not None and not state.asking:
             self.handle.metrics.preemption_attempts_total.inc()
-        never = pod.pod.spec.preemption_policy == "Never"
-        reason = NEVER if never else self.ineligible(state, pod, diagnosis)
+        reason = NEVER if pod.pod.spec.preemption_policy == "Never" else ""
+        reason = reason or (WITH_ITS_GROUP if preempts_with_group(self.handle, pod) else "")
+        reason = reason or self.ineligible(state, pod, diagnosis)
         if reason:
             return PostFilterResult(unschedulable(reason), detail=Outcome(reason))
         run = self.try_evictions(state, pod, diagnosis)

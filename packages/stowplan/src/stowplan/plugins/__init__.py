@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.cluster.objects import ANY_OBJECT as ANY_OBJECT
     from stowplan.scheduler.cluster.objects import ObjectDependency as ObjectDependency
     from stowplan.scheduler.cluster.objects import ObjectIndex as ObjectIndex
+    from stowplan.scheduler.cluster.pod_groups import AnyGroup as AnyGroup
     from stowplan.scheduler.cluster.pod_indexes import PodIndex as PodIndex
     from stowplan.scheduler.cluster.pod_indexes import PodsByValue as PodsByValue
     from stowplan.scheduler.cluster.pod_info import PodInfo as PodInfo
@@ -110,6 +111,7 @@ if TYPE_CHECKING:
     from stowplan.scheduler.framework.interface import PodGroupInfo as PodGroupInfo
     from stowplan.scheduler.framework.interface import PodGroupPostFilterPlugin as PodGroupPostFilterPlugin
     from stowplan.scheduler.framework.interface import PodGroupPostFilterResult as PodGroupPostFilterResult
+    from stowplan.scheduler.framework.interface import PodGroupPostFilterSteps as PodGroupPostFilterSteps
     from stowplan.scheduler.framework.interface import PostBindPlugin as PostBindPlugin
     from stowplan.scheduler.framework.interface import PostFilterPlugin as PostFilterPlugin
     from stowplan.scheduler.framework.interface import PostFilterResult as PostFilterResult

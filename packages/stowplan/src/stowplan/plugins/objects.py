@@ -12,7 +12,7 @@ from stowplan.kube.api.meta import QuantityValue, parse_timestamp
 from stowplan.kube.api.pod import SecurityContext
 from stowplan.kube.api.quantity import format_quantity, milli_value, parse_quantity, read_quantity
 from stowplan.kube.api.quantity import value as whole_value
-from stowplan.kube.api.types import Container, Namespace, Node, Pod, PodDisruptionBudget, PriorityClass
+from stowplan.kube.api.types import Container, Namespace, Node, Pod, PodDisruptionBudget, PodGroup, PriorityClass
 
 if TYPE_CHECKING:
     from stowplan.scheduler.cluster.pod_info import PodInfo
@@ -23,6 +23,7 @@ __all__ = [
     "Node",
     "Pod",
     "PodDisruptionBudget",
+    "PodGroup",
     "PriorityClass",
     "QuantityValue",
     "SecurityContext",

@@ -401,7 +401,7 @@ class Cluster:
         if isinstance(found, t.Node):
             self.state.remove_node(found.metadata.name)
         elif isinstance(found, t.Pod):
-            self._remove_pod(self.state.pod_info(found))
+            self._remove_pod(self.state.pod_info(self.state.declared_groups.pod(found)))
         elif isinstance(found, STORED):
             self._change(with_namespace(found), None)
 
@@ -428,7 +428,7 @@ class Cluster:
             self.state.remove_pod(info.uid)
             self.state.pending.put(info)
             self.state.nominator.add(info, pod.status.nominated_node_name)
-        self.state.lower_priority(pod)
+        self.state.follow_priority(pod, has_left=False)
 
     def _remove_pod(self, info: PodInfo) -> None:
         uid = self._names.remove(info.key)
@@ -436,6 +436,7 @@ class Cluster:
             self.state.remove_pod(uid)
             self.state.nominator.delete(uid)
         self.state.pending.remove(info.key)
+        self.state.follow_priority(info.pod, has_left=True)
 
     def pending(self) -> list[str]:
         """Keys (`namespace/name`) of the pods without a node, in the order in which they were added.

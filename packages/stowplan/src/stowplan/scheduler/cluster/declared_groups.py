@@ -11,7 +11,7 @@ Upstream: none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -84,20 +84,26 @@ class DeclaredGroups:
         return None
 
     def _as_group(self, obj: CustomObject, kind: GroupKind, key: str) -> PodGroup:
-        least, members = kind.min_count(obj), chain(self._pod_groups.placed(key), self._pod_groups.unscheduled(key))
+        least = kind.min_count(obj)
         gang = GangSchedulingPolicy(min_count=min(least, _MAX_COUNT)) if least > 0 else None
-        priority = min((info.priority for info in members), default=None)
+        priority = min(self._priorities(key), default=None)
         spec = PodGroupSpec(scheduling_policy=PodGroupSchedulingPolicy(gang=gang), priority=priority)
         return PodGroup(api_version=f"{kind.kind.group}/{kind.kind.version}", metadata=obj.metadata, spec=spec)
 
-    def with_priority_of(self, pod: Pod) -> PodGroup | None:
-        """The pod's group with the pod's priority, if that is the lowest."""
+    def _priorities(self, key: str) -> Iterator[int]:
+        return (info.priority for info in chain(self._pod_groups.placed(key), self._pod_groups.unscheduled(key)))
+
+    def with_lowest_priority(self, pod: Pod, *, has_left: bool) -> PodGroup | None:
+        """The pod's group, if its lowest priority is another one since the pod came, or has left."""
         group = self._objects.get(PodGroup, group_key(pod)) if pod.spec.scheduling_group is not None else None
         if group is None or not is_declared(group):
             return None
-        priority, known = pod.spec.priority or 0, group.spec.priority
-        lower = known is None or priority < known
-        return replace(group, spec=replace(group.spec, priority=priority)) if lower else None
+        key, priority, lowest = group_key(pod), pod.spec.priority or 0, group.spec.priority
+        if not has_left:
+            lowest = priority if lowest is None else min(priority, lowest)
+        elif priority == lowest and lowest not in self._priorities(key):
+            lowest = min(self._priorities(key), default=None)
+        return None if lowest == group.spec.priority else replace(group, spec=replace(group.spec, priority=lowest))
 
 
 def _same(one: PodGroup, other: PodGroup) -> bool:

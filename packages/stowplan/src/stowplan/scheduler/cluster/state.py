@@ -314,9 +314,9 @@ class ClusterState(PodsOnNodes):
     def remove_object(self, obj: Any) -> None:
         self.objects.remove(obj)
 
-    def lower_priority(self, pod: Pod) -> None:
-        """Let a declared group have the priority of a pod of it, if that is the lowest."""
-        if (group := self.declared_groups.with_priority_of(pod)) is not None:
+    def follow_priority(self, pod: Pod, *, has_left: bool) -> None:
+        """Let a declared group have the lowest priority of its pods, since this one came or has left."""
+        if (group := self.declared_groups.with_lowest_priority(pod, has_left=has_left)) is not None:
             self.objects.put(group)
 
 

@@ -108,8 +108,8 @@ class EventHandlers:
             if failed is not None:
                 text, subject = "Failed to process a changed object", change.new or change.old
                 _log.error(failed.cause, text, trace=True, kind=kind.__name__, object=subject)
-            if of_groups and change.new is not None:
-                self._state.lower_priority(change.new)
+            if of_groups and (pod := change.new or change.old) is not None:
+                self._state.follow_priority(pod, has_left=change.new is None)
         if self._outbox.watched_by:
             for change in changes:
                 metadata: Any = (change.new or change.old).metadata  # type: ignore[union-attr]

@@ -5,7 +5,7 @@ Upstream: PodEligibleToPreemptOthers in pkg/scheduler/framework/plugins/defaultp
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from stowplan.kube.api.types import Pod, PodGroup
 from stowplan.kube.config import FeatureGates
@@ -69,14 +69,19 @@ def never_preempts(group: AnyGroup, pods: Sequence[PodInfo], features: FeatureGa
 
 def ongoing_preemption(cluster: ClusterState, group: AnyGroup, pods: Sequence[PodInfo]) -> dict[str, str]:
     """The nominations of a group's pods, by UID, while less important pods terminate on one of these nodes."""
+    priority = group.spec.priority or 0
+    return nominated_with_victims(cluster, pods, lambda victim: disruption_priority(cluster, victim) < priority)
+
+
+def nominated_with_victims(
+    cluster: ClusterState, pods: Sequence[PodInfo], may_evict: Callable[[PodInfo], bool]
+) -> dict[str, str]:
+    """The nominations of pods, by UID, while pods terminate on one of these nodes that they may have evicted."""
     nominated = {info.uid: cluster.nominator.node_of(info.uid) or info.pod.status.nominated_node_name for info in pods}
     nominated = {uid: node for uid, node in nominated.items() if node}
     rows = (cluster.table.row_of.get(node) for node in dict.fromkeys(nominated.values()))
     victims = (info for row in rows if row is not None for info in cluster.row_pods[row])
-    priority = group.spec.priority or 0
-    if any(_terminates_by_preemption(v.pod) and disruption_priority(cluster, v) < priority for v in victims):
-        return nominated
-    return {}
+    return nominated if any(_terminates_by_preemption(v.pod) and may_evict(v) for v in victims) else {}
 
 
 def disruption_priority(cluster: ClusterState, pod: PodInfo) -> int:

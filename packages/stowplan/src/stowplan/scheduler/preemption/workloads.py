@@ -63,22 +63,34 @@ class Unit(PlainStruct, eq=False):
 
 
 def victims_of(
-    cluster: ClusterState, group: AnyGroup, pods: Sequence[PodInfo], features: FeatureGates, *, at_once: bool
+    cluster: ClusterState, group: AnyGroup, features: FeatureGates, *, at_once: bool
 ) -> Generator[Sequence[PodInfo], Status, Victims | Status]:
     """The pods whose eviction lets a group fit that may preempt; or why there are none.
 
     Yields the pods without which to try the group, and receives the result. `at_once`: whether removing pods from nodes
     can only help.
     """
-    priority, by_group = group.spec.priority or 0, features.emulated_version >= V1_37
-    units = units_of(cluster, but=key_of_group(group), by_group=by_group)
-    units = [unit for unit in units if unit.priority < priority]
+    priority = group.spec.priority or 0
+    units = units_for(cluster, group, features)
+    return (yield from victims_among([unit for unit in units if unit.priority < priority], cluster, features, at_once))
+
+
+def units_for(cluster: ClusterState, group: AnyGroup, features: FeatureGates) -> list[Unit]:
+    """All units on nodes but the group's own."""
+    return units_of(cluster, but=key_of_group(group), by_group=features.emulated_version >= V1_37)
+
+
+def victims_among(
+    units: list[Unit], cluster: ClusterState, features: FeatureGates, at_once: bool
+) -> Generator[Sequence[PodInfo], Status, Victims | Status]:
+    """Like `victims_of`, among the units that may be evicted."""
     if not units:
         return unresolvable(NO_VICTIMS)
     without_all = yield _pods_of(units)
     if without_all.code != Code.Success:
         return without_all
     units.sort(key=Unit.importance)
+    by_group = features.emulated_version >= V1_37
     violating = violating_units(cluster.objects, [unit.pods for unit in units], all_pods=by_group)
     in_turn = [
         *(unit for unit, violates in zip(units, violating, strict=True) if violates),

@@ -82,7 +82,9 @@ class GroupPreemption:
         """Since 1.37, those of the extension point. Until 1.36, the only one: DefaultPreemption."""
         if self._keeps_nodes:
             return framework.pod_group_post_filter
-        return [found for found in framework.plugins.values() if isinstance(found, PodGroupPostFilterPlugin)][:1]
+        # Several plugins may be able to: the first one that helps pods.
+        plugins = (*framework.post_filter, *framework.plugins.values())
+        return [found for found in plugins if isinstance(found, PodGroupPostFilterPlugin)][:1]
 
     def _post_filter(
         self,

@@ -169,7 +169,7 @@ class DefaultPreemption(PreEnqueuePlugin, PostFilterPlugin, PodGroupPostFilterPl
         if named and (nominations := ongoing_preemption(cluster, group, pods)):
             status = Status(Code.Success, (f"{_GROUP_PREFIX}{ONGOING}",))
             return PodGroupPostFilterResult(status, nominations=nominations)
-        found = yield from victims_of(cluster, group, pods, features, at_once=pods_only_take_room)
+        found = yield from victims_of(cluster, group, features, at_once=pods_only_take_room)
         if isinstance(found, Status):
             return PodGroupPostFilterResult(_prefixed(found) if named else found)
         plan = GroupEvictionPlan(

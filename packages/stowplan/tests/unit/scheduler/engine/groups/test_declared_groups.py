@@ -113,6 +113,24 @@ def test_pods_of_different_priorities_preempt_with_the_lowest():
         assert [event["regarding"]["name"] for event in cluster.events(reason="Preempted")] == ["p"]
 
 
+def test_the_priority_follows_pods_that_leave():
+    with clusters(node(1), crew(9), *(sailor(name, priority=priority) for name, priority in PRIORITIES)) as cluster:
+
+        def priority_without(*gone):
+            for name in gone:
+                cluster.delete("pods", name)
+            return cluster.engine.state.group_trees.get("default/g").spec.priority
+
+        assert priority_without() == 1
+        assert priority_without("a") == 1
+        assert priority_without("d") == 1
+        assert priority_without("b") == 5
+        assert priority_without("c") is None
+
+
+PRIORITIES = (("a", 1), ("b", 1), ("c", 5), ("d", 9))
+
+
 def test_groups_of_the_api_are_not_read():
     with clusters(node(4), a_group(gang=9), member("m")) as cluster:
         assert cluster.node_of("m") == "n4"
