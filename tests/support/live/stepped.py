@@ -45,11 +45,11 @@ class SteppedCluster(LiveCluster):
 
 
 class SteppedSimulation:
-    def __init__(self, scenario, budgets=(), folder=None):
-        """`budgets`: PodDisruptionBudgets of the initial cluster, which are written to a file in the folder."""
-        if budgets:
-            file = folder / "budgets.yaml"
-            file.write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in budgets))
+    def __init__(self, scenario, objects=(), folder=None):
+        """`objects`: of the initial cluster, which are written to a file in the folder."""
+        if objects:
+            file = folder / "objects.yaml"
+            file.write_text("\n---\n".join(msgspec.json.encode(one).decode() for one in objects))
             scenario["cluster"]["files"] = [str(file)]
         self._simulation = Simulation(scenario)
         self._simulation.prepare()

@@ -1,6 +1,7 @@
 """Jobs and CronJobs whose pods end, fail and restart: a simulation and the embedded cluster, in step.
 
     agree_on_jobs({"kind": "Job", "spec": spec}, [(100, {"parallelism": 2})], Runs(lifetime=30, failing=2))
+    agree_on_jobs({"kind": "CronJob", "spec": spec}, [], Runs(lifetime=30), folder=tmp_path)  # of the initial cluster
 
 Workload `j` is patched at these times. Compared are the numbers and outcomes of Jobs, and the pods that have not
 ended, whenever something has happened. Not compared are the names of pods, which the API server makes up.
@@ -81,10 +82,13 @@ class Embedded(SteppedCluster):
         self._failed: Counter[tuple[str, str]] = Counter()
         self._failing: dict[str, int] = {}
         self.add_node("node-1")
-        self.create({"apiVersion": "batch/v1", "metadata": {"name": "j", "namespace": "default"}, **manifest})
+        self.create(named(manifest))
         self.settle()
 
     def patch(self, kind, spec):
+        if not self.all(kind):
+            # Its time to live is over.
+            return
         self.change(kind, "j", lambda obj: obj.update(merge_patched(obj, {"spec": spec})))
         self.settle()
 
@@ -140,19 +144,21 @@ class Embedded(SteppedCluster):
 
 
 class Simulated(SteppedSimulation):
-    def __init__(self, manifest, changes, runs, termination):
-        super().__init__(
-            scenario(
-                {"name": "j", "manifest": manifest, **runs.fields()},
-                groups=[group("node", count=1, cpu=100, labels={})],
-                events=[{"at": at, "patch": {"workload": "j", "spec": spec}} for at, spec in changes],
-                duration=changes[-1][0] + QUIET if changes else QUIET,
-                start=timestamp(START),
-                models={"startup": STARTUP, "termination": termination, "controllerDelay": 0},
-            )
+    def __init__(self, manifest, changes, runs, termination, folder):
+        workload = {"name": "j", "manifest": manifest, **runs.fields()}
+        made = scenario(
+            *([] if folder else [workload]),
+            groups=[group("node", count=1, cpu=100, labels={})],
+            events=[{"at": at, "patch": {"workload": "j", "spec": spec}} for at, spec in changes],
+            duration=changes[-1][0] + QUIET if changes else QUIET,
+            start=timestamp(START),
+            models={"startup": STARTUP, "termination": termination, "controllerDelay": 0},
         )
+        if folder:
+            made["cluster"]["cronJobLifetime"] = runs.lifetime
+        super().__init__(made, [named(manifest)] if folder else [], folder)
         self.go_on(0.0)
-        (self._controller,) = self._simulation.controllers["j"]
+        (self._controller,) = self._simulation.existing.cron_jobs if folder else self._simulation.controllers["j"]
 
     def seen_pods(self):
         def one(pod):
@@ -172,7 +178,10 @@ class Simulated(SteppedSimulation):
 
     def seen_jobs(self):
         controller = self._controller
-        jobs = controller.jobs if isinstance(controller, CronJobController) else {"j": controller}
+        if isinstance(controller, CronJobController):
+            jobs = controller.jobs
+        else:
+            jobs = {} if controller.deleted else {"j": controller}
 
         def one(job):
             progress = job.progress
@@ -180,6 +189,10 @@ class Simulated(SteppedSimulation):
             return SeenJob(outcome, progress.succeeded, progress.failed)
 
         return {name: one(job) for name, job in jobs.items()}
+
+
+def named(manifest):
+    return {"apiVersion": "batch/v1", "metadata": {"name": "j", "namespace": "default"}, **manifest}
 
 
 def owner_of(pod):
@@ -202,8 +215,10 @@ def job_template(*, policy="Never", **spec):
     return {"spec": {"template": template, **spec}}
 
 
-def agree_on_jobs(manifest, changes, runs, *, termination=0):
-    simulated, embedded = Simulated(manifest, changes, runs, termination), Embedded(manifest, runs, termination)
+def agree_on_jobs(manifest, changes, runs, *, termination=0, folder=None):
+    """`folder`: for files, if the CronJob is to be one of the simulation's initial cluster."""
+    simulated = Simulated(manifest, changes, runs, termination, folder)
+    embedded = Embedded(manifest, runs, termination)
     end = (changes[-1][0] if changes else 0) + QUIET - 100
     left, at, before = list(changes), 0.0, None
     while at < end:

@@ -187,6 +187,12 @@ def events_of(job: Job, before: Progress, step: Step) -> list[Event]:
     return found
 
 
+def expires_at(job: Job, finished: float) -> float | None:
+    """When a Job that has finished is deleted; None: never."""
+    seconds = job.spec.ttl_seconds_after_finished
+    return None if seconds is None else int(finished) + seconds
+
+
 def _count(progress: Progress, pods: Pods) -> Progress:
     ended, indexes = pods.ended, pods.indexes
     failed = [one for one in ended if not one.succeeded]
@@ -311,6 +317,10 @@ class Indexes:
         #: A heap of indexes below `_next` that were released; all from there on were not looked at yet.
         self._free: list[int] = []
         self._next = 0
+
+    def use(self, index: int) -> None:
+        """A pod with it exists."""
+        self._used.add(index)
 
     def complete(self, index: int) -> None:
         self._used.discard(index)

@@ -435,7 +435,10 @@ class Simulation:
             context.put(Namespace(metadata=ObjectMeta(name=name, labels={_NAME_LABEL: name})))
         classes = [one for one in objects if isinstance(one, PriorityClass)]
         pods = [one for one in objects if isinstance(one, Pod)]
-        existing = ExistingWorkloads(context, start.workloads, pods, self._folder, classes)
+        lifetime, ends = scenario.cluster.cron_job_lifetime, scenario.duration is not None
+        self.existing = existing = ExistingWorkloads(
+            context, start.workloads, pods, self._folder, classes, lifetime=lifetime, ends=ends
+        )
         self._begin_with(objects, existing)
         if start.quotas or start.policies:
             try:

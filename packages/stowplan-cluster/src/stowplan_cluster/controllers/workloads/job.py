@@ -292,12 +292,11 @@ class TTLAfterFinishedController:
         if stored is None:
             return None
         job = JOBS.decode(stored)
-        seconds = job.spec.ttl_seconds_after_finished
-        if seconds is None or job.deleting or not is_finished(job):
+        expires = jobs.expires_at(job, _finished_at(job)) if is_finished(job) else None
+        if expires is None or job.deleting:
             return None
-        left = _finished_at(job) + seconds - self._client.now
-        if left > 0:
-            return left
+        if expires > self._client.now:
+            return expires - self._client.now
         self._client.delete(JOBS.storage, key.namespace, key.name, uid=key.uid)
         return None
 

@@ -76,6 +76,8 @@ class ClusterSpec(Spec, frozen=True, kw_only=True):
 
     #: Manifests and dumps, relative to the scenario's folder.
     files: tuple[str, ...] = ()
+    #: The run time of pods of the files' CronJobs; by default, as long as Jobs that have completed took.
+    cron_job_lifetime: Distribution | None = None
     #: A live cluster, read once.
     kubeconfig: str | None = None
     context: str | None = None

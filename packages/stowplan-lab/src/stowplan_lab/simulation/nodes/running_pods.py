@@ -120,14 +120,14 @@ class Kubelets:
         drawn = self._context.models.termination.draw(chance)
         if not self.works(pod.spec.node_name):
             return inf
-        seconds = kubelet.seconds_to_stop(kubelet.Containers(stop_after=drawn), grace_period_of(pod))
-        if seconds <= 0:
-            return 0.0
-        self._stopping[pod.metadata.uid] = seconds
         entry = self._context.ledger.of(pod.metadata.uid)
         if entry is not None and entry.starts > self._context.now:
             # It does not start any more.
             entry.starts = entry.ends = inf
+        seconds = kubelet.seconds_to_stop(kubelet.Containers(stop_after=drawn), grace_period_of(pod))
+        if seconds <= 0:
+            return 0.0
+        self._stopping[pod.metadata.uid] = seconds
         return inf
 
     def _stopped(self, pod: Pod) -> None:

@@ -23,7 +23,6 @@ from stowplan_lab.simulation.results.simulation_records import SampleRow, Summar
 #: In Markdown, as in docs/use/simulate.md.
 LEFT_OUT = (
     "Effects of actual usage on pods: they run as long with too little as with enough.",
-    "CronJobs of the initial cluster.",
     "`podFailurePolicy`, `successPolicy` and `backoffLimitPerIndex` of Jobs.",
     "Updates that are in progress in the initial cluster: they count as complete.",
     "`persistentVolumeClaimRetentionPolicy` of StatefulSets: claims are kept.",

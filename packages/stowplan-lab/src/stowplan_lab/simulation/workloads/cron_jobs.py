@@ -39,6 +39,11 @@ class CronJobController:
         self._created = float(int(self._context.now))
         self._reconcile()
 
+    def adopt(self, job: JobController) -> None:
+        """A Job that it has created before."""
+        self._follow(job)
+        self._history = replace(self._history, active=(*self._history.active, Active(job.name, job.name)))
+
     def change(self, fields: Mapping[str, Any]) -> None:
         """Change fields of its spec."""
         self.cron_job = replace(self.cron_job, spec=replace(self.cron_job.spec, **fields))
@@ -64,21 +69,18 @@ class CronJobController:
         self._looks.after(step.after)
 
     def _start(self, name: str) -> None:
-        job = self.jobs[name] = JobController(self._context, self._template, name)
-        job.on_finish = partial(self._finished, job)
+        job = JobController(self._context, self._template, name)
+        self._follow(job)
         job.begin()
 
-    def _finished(self, job: JobController) -> None:
-        seconds = job.job.spec.ttl_seconds_after_finished
-        if seconds is not None:
-            assert job.finished_at is not None
-            self._context.later(int(job.finished_at) + seconds - self._context.now, partial(self._expired, job))
-        self._looks.soon()
+    def _follow(self, job: JobController) -> None:
+        self.jobs[job.name] = job
+        job.on_finish = self._looks.soon
+        job.on_expiry = partial(self._expired, job)
 
     def _expired(self, job: JobController) -> None:
-        if self.jobs.get(job.name) is job:
-            del self.jobs[job.name]
-            self._looks.soon()
+        del self.jobs[job.name]
+        self._looks.soon()
 
 
 def _child(job: JobController) -> Child:

@@ -1,8 +1,10 @@
 """Owners of the pods in the initial cluster.
 
 Deployments, ReplicaSets, StatefulSets and DaemonSets in the cluster's files are driven by the controllers of the
-scenario's workloads, which adopt their pods; an update that is in progress is taken as complete. Other owners, such as
-Jobs, and those whose object is not known, recreate a lost pod as what-if questions do: like itself, on any node.
+scenario's workloads, which adopt their pods; an update that is in progress is taken as complete. So are CronJobs, with
+their Jobs that have not finished: their schedules count from the start of the simulation, and pods of Jobs begin their
+runs then. Other owners, such as Jobs of their own, and those whose object is not known, recreate a lost pod as what-if
+questions do: like itself, on any node.
 """
 
 from __future__ import annotations
@@ -17,21 +19,26 @@ from msgspec.structs import replace
 from stowplan.ask.loading.workloads import WorkloadName, workload_of
 from stowplan.ask.what_if.hypothetical_pods import recreated
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
-from stowplan.kube.api.meta import controller_of
+from stowplan.kube.api.meta import OwnerReference, controller_of, seconds_of
 from stowplan.kube.api.pod import FINISHED
 from stowplan.kube.api.types import Pod, PriorityClass
+from stowplan_cluster.apiserver.objects import is_true
+from stowplan_cluster.reconcile.jobs import COMPLETE, JOB_FAILED
+from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import WorkloadSpec
 from stowplan_lab.simulation.results.ledger import Entry, Origin
 from stowplan_lab.simulation.scenario_errors import Problems
 from stowplan_lab.simulation.simulation_context import SimulationContext
+from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
+from stowplan_lab.simulation.workloads.jobs import JobController
 from stowplan_lab.simulation.workloads.owners import HASH, REVISION, Template, WorkloadController, named_pod
 from stowplan_lab.simulation.workloads.stateful import StatefulSetController
 from stowplan_lab.simulation.workloads.templates import template_of
 
 _KINDS = ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet")
 
-_Controller = WorkloadController | StatefulSetController | DaemonSetController
+_Controller = WorkloadController | StatefulSetController | DaemonSetController | JobController
 
 
 class ExistingWorkloads:
@@ -42,27 +49,72 @@ class ExistingWorkloads:
         pods: Iterable[Pod],
         folder: Path,
         classes: Sequence[PriorityClass],
+        *,
+        lifetime: Distribution | None,
+        ends: bool,
     ) -> None:
-        """`manifests`: of workloads, by kind, namespace and name; raises ScenarioError."""
+        """`manifests`: of workloads, by kind, namespace and name; raises ScenarioError.
+
+        `lifetime`: how long pods of CronJobs run, if not as long as before; `ends`: whether the duration is known.
+        """
         self._context = context
+        self._folder, self._classes = folder, classes
         self._others = ExistingOwners(context)
         self._controllers: dict[WorkloadName, _Controller] = {}
+        self.cron_jobs: list[CronJobController] = []
         if not context.models.controllers:
             return
         problems = Problems()
-        for name, pod in _newest_pods(manifests, pods).items():
+        for name, pod in _newest_pods([name for name in manifests if name[0] in _KINDS], pods).items():
             with problems.collected():
-                self._controllers[name] = self._controller(manifests[name], pod, folder, classes)
+                self._controllers[name] = self._controller(manifests[name], pod)
+        for name, manifest in manifests.items():
+            if name[0] == "CronJob" and not (manifest.get("spec") or {}).get("suspend"):
+                with problems.collected():
+                    self._add_cron_job(name, manifest, _jobs_of(name, manifests), lifetime, ends=ends)
         problems.raise_any()
 
-    def _controller(
-        self, manifest: Mapping[str, Any], pod: Pod, folder: Path, classes: Sequence[PriorityClass]
-    ) -> _Controller:
+    def _template(self, name: str, manifest: Mapping[str, Any], lifetime: Distribution | None = None) -> Template:
+        """`name`: of the workload whose pods they are."""
+        metadata = manifest["metadata"]
+        where = f"cluster: {manifest['kind']} {metadata.get('namespace') or 'default'}/{metadata['name']}"
+        spec = WorkloadSpec(name=name, manifest=dict(manifest), lifetime=lifetime)
+        template, notes = template_of(spec, self._folder, self._classes, where=where)
+        for note in notes:
+            self._context.note(note)
+        return template
+
+    def _add_cron_job(
+        self,
+        name: WorkloadName,
+        manifest: Mapping[str, Any],
+        jobs: Sequence[Mapping[str, Any]],
+        lifetime: Distribution | None,
+        *,
+        ends: bool,
+    ) -> None:
+        _, namespace, own_name = name
+        lifetime = lifetime or _run_time(jobs)
+        if lifetime is None or not ends:
+            missing = "no Job of it has completed, and there is no cluster.cronJobLifetime" if ends else "no duration"
+            self._context.note(f"cluster: CronJob {namespace}/{own_name} is left out: {missing}")
+            return
+        cron = CronJobController(self._context, self._template(own_name, manifest, lifetime), own_name)
+        for job in jobs:
+            status, job_name = job.get("status") or {}, job["metadata"]["name"]
+            if not any(is_true(status, outcome) for outcome in (COMPLETE, JOB_FAILED)):
+                uid = job["metadata"].get("uid") or job_name
+                owner = OwnerReference(api_version="batch/v1", kind="Job", name=job_name, uid=uid, controller=True)
+                template = self._template(own_name, job, lifetime)
+                controller = JobController(self._context, template, job_name, owner, status)
+                cron.adopt(controller)
+                self._controllers["Job", namespace, job_name] = controller
+        self.cron_jobs.append(cron)
+
+    def _controller(self, manifest: Mapping[str, Any], pod: Pod) -> _Controller:
         owner = controller_of(pod.metadata)
         assert owner is not None
-        spec = WorkloadSpec(name=owner.name, manifest=dict(manifest))
-        about = f"cluster: {manifest['kind']} {pod.metadata.namespace}/{manifest['metadata']['name']}"
-        template = _like(pod, template_of(spec, folder, classes, where=about)[0])
+        template = _like(pod, self._template(owner.name, manifest))
         if template.kind == "DaemonSet":
             return DaemonSetController(self._context, template, owner)
         made = StatefulSetController if template.kind == "StatefulSet" else WorkloadController
@@ -81,7 +133,7 @@ class ExistingWorkloads:
 
     def begin(self) -> None:
         """All pods and nodes are there."""
-        for controller in self._controllers.values():
+        for controller in (*self._controllers.values(), *self.cron_jobs):
             controller.begin()
 
 
@@ -91,7 +143,26 @@ def _workload(pod: Pod, known: Collection[WorkloadName]) -> WorkloadName | None:
     if owner is None or through is None:
         return None
     names = ((kind, pod.metadata.namespace, name) for kind, name in (through, (owner.kind, owner.name)))
-    return next((name for name in names if name[0] in _KINDS and name in known), None)
+    return next((name for name in names if name in known), None)
+
+
+def _jobs_of(cron_job: WorkloadName, manifests: Mapping[WorkloadName, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    _, namespace, name = cron_job
+    found = []
+    for (kind, of_namespace, _), manifest in manifests.items():
+        owners = manifest["metadata"].get("ownerReferences") or ()
+        is_owned = any(one.get("kind") == "CronJob" and one.get("name") == name for one in owners)
+        if kind == "Job" and of_namespace == namespace and is_owned:
+            found.append(manifest)
+    return found
+
+
+def _run_time(jobs: Iterable[Mapping[str, Any]]) -> Distribution | None:
+    """As long as Jobs that have completed took; None: there are none."""
+    times = ((job.get("status") or {}) for job in jobs)
+    both = ((one.get("startTime"), one.get("completionTime")) for one in times)
+    took = [seconds_of(completed) - seconds_of(started) for started, completed in both if started and completed]
+    return Distribution.read({"choice": took}) if took else None
 
 
 def _newest_pods(known: Collection[WorkloadName], pods: Iterable[Pod]) -> dict[WorkloadName, Pod]:

@@ -1,7 +1,7 @@
 """A Job in virtual time: its controller decides as that of the embedded cluster does, on counts that are kept.
 
-A pod that ends leaves the cluster at once, so `ttlSecondsAfterFinished` has no effect. A reconcile costs what has
-changed: pods are listed only if some of them are to be deleted.
+A pod that ends leaves the cluster at once. A reconcile costs what has changed: pods are listed only if some of them are
+to be deleted.
 
 Upstream: pkg/controller/job.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from sys import maxsize
+from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -29,12 +30,14 @@ from stowplan_cluster.reconcile.jobs import (
     Progress,
     Step,
     counts_when_terminating,
+    expires_at,
     next_step,
+    parse_indexes,
 )
 from stowplan_cluster.reconcile.pods import FAILED
 from stowplan_cluster.reconcile.pods import Pod as ReportedPod
 from stowplan_cluster.reconcile.views import Job
-from stowplan_lab.simulation.results.ledger import DELETED, Entry
+from stowplan_lab.simulation.results.ledger import DELETED, Entry, Origin
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.owners import SCALED_DOWN, Template, named_pod
 from stowplan_lab.simulation.workloads.runs import Runs
@@ -48,7 +51,15 @@ SUSPENDED, JOB_FAILED = "suspended", "job failed"
 class JobController:
     """An `Owner` of pods."""
 
-    def __init__(self, context: SimulationContext, template: Template, name: str) -> None:
+    def __init__(
+        self,
+        context: SimulationContext,
+        template: Template,
+        name: str,
+        owner: OwnerReference | None = None,
+        status: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """`owner`, `status`: of a Job that exists, the reference of its pods and how far it is."""
         assert template.job is not None
         self._context = context
         self._template = template
@@ -56,14 +67,18 @@ class JobController:
         self._runs = Runs(context, template, name)
         self._looks = Looks(context, self._reconcile)
         self.job: Job = template.job
-        self.progress = Progress()
+        self.progress = Progress(succeeded=status.get("succeeded", 0), failed=status.get("failed", 0))
         self.finished_at: float | None = None
-        #: Called when it is finished.
+        self.deleted = False
+        #: Called when it is finished, and when its time to live is over.
         self.on_finish: Callable[[], object] | None = None
-        self._owner = OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=name, controller=True)
+        self.on_expiry: Callable[[], object] | None = None
+        self._owner = owner or OwnerReference(api_version="batch/v1", kind="Job", name=name, uid=name, controller=True)
         self._made = 0
-        spec = self.job.spec
-        self.indexes = Indexes(spec.completions or 0) if spec.completion_mode == INDEXED else None
+        self.indexes = None
+        if self.job.spec.completion_mode == INDEXED:
+            completions = self.job.spec.completions or 0
+            self.indexes = Indexes(completions, parse_indexes(status.get("completedIndexes", ""), completions))
         #: UID -> completion index of pods that are neither finished nor terminating, and of terminating ones.
         self._active: dict[str, int | None] = {}
         self._leaving: dict[str, int | None] = {}
@@ -90,6 +105,7 @@ class JobController:
 
     def delete(self) -> None:
         """It is deleted, and its pods with it."""
+        self.deleted = True
         if self.finished_at is None:
             self._end(DELETED)
             for uid in list(self._active):
@@ -211,20 +227,40 @@ class JobController:
         pod = named_pod(template.pod, template.workload, name, owner=self._owner)
         if index is not None:
             pod = _indexed(pod, index)
-        uid = pod.metadata.uid
-        self._active[uid] = index
+        self._context.arrive(pod, self._origin(pod, index))
+
+    def _origin(self, pod: Pod, index: int | None) -> Origin:
+        self._active[pod.metadata.uid] = index
         origin = self._runs.origin(index)
         origin.owner = self
         if origin.failures and pod.spec.restart_policy == ON_FAILURE:
             origin.on_change = self._restarted
-        self._context.arrive(pod, origin)
+        return origin
+
+    def adopt(self, pod: Pod) -> Origin:
+        """A pod that is to arrive is one of its own."""
+        text = pod.metadata.labels.get(COMPLETION_INDEX, "")
+        index = int(text) if self.indexes is not None and text.isdecimal() else None
+        if self.indexes is not None and index is not None:
+            self.indexes.use(index)
+        return self._origin(pod, index)
 
     def _finish(self) -> None:
         verdict = self.progress.verdict
         assert verdict is not None
         self._end(verdict.reason if verdict.type == FAILURE_TARGET else COMPLETE)
+        assert self.finished_at is not None
+        expires = expires_at(self.job, self.finished_at)
+        if expires is not None:
+            self._context.later(expires - self._context.now, self._expire)
         if self.on_finish is not None:
             self.on_finish()
+
+    def _expire(self) -> None:
+        if not self.deleted:
+            self.deleted = True
+            if self.on_expiry is not None:
+                self.on_expiry()
 
     def _end(self, outcome: str) -> None:
         self.finished_at = self._context.time.now

@@ -1,11 +1,14 @@
 """CronJobs in simulations: their times, policies, changes, and what is refused. Simulations start at midnight."""
 
+import json
+
 import pytest
 
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.scenarios.manifests import a_workload, group, scenario
 from support.scenarios.witness import run
+from support.what_if.objects import node
 
 MODELS = {"startup": 0, "termination": 0, "controllerDelay": 0}
 
@@ -109,3 +112,72 @@ def test_refused_patches(spec, problem):
 def test_fields_that_are_not_modelled_are_noted():
     found = play(cron_job(job={"backoffLimitPerIndex": 1, "completionMode": "Indexed", "completions": 1}))
     assert "workloads: c: spec.jobTemplate.spec.backoffLimitPerIndex is not modelled" in found.summary.notes
+
+
+# -- of the initial cluster -------------------------------------------------------------------------------------------
+
+
+def of_cluster(folder, *jobs, lifetime=None, duration="21m", **spec):
+    """A CronJob and some of its Jobs, in a file."""
+    named = {"metadata": {"name": "c", "namespace": "default"}, "apiVersion": "batch/v1"}
+    objects = [node("n"), {**cron_job(**spec)["manifest"], **named}, *(one for job in jobs for one in job)]
+    (folder / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    made = scenario(groups=[group(count=8)], models=MODELS, duration=duration)
+    made["cluster"]["files"] = [str(folder / "cluster.json")]
+    made["cluster"] |= {} if lifetime is None else {"cronJobLifetime": lifetime}
+    return simulate_scenario(made)
+
+
+def its_job(name, pods=(), **status):
+    """The Job, and its pods on a node."""
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": "c", "controller": True}
+    of_job = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": name, "controller": True}
+    metadata = {"name": name, "uid": name, "namespace": "default", "ownerReferences": [owner]}
+    about = {"apiVersion": "batch/v1", "metadata": metadata, "status": status}
+    return [
+        {**a_workload("Job"), **about, "spec": a_job(completions=2)["spec"]},
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": one, "namespace": "default", "uid": one, "ownerReferences": [of_job]},
+                "spec": {"nodeName": "n", "containers": [{"name": "c", "image": "i"}], "restartPolicy": "Never"},
+            }
+            for one in pods
+        ),
+    ]
+
+
+def took(name, minutes):
+    times = {"startTime": "2026-01-01T00:00:00Z", "completionTime": f"2026-01-01T00:{minutes:02}:00Z"}
+    return its_job(name, conditions=[{"type": "Complete", "status": "True"}], **times)
+
+
+def test_a_cron_job_of_the_initial_cluster(tmp_path):
+    found = of_cluster(tmp_path, lifetime="1m")
+    assert arrivals(found) == [300.1, 600.1, 900.1, 1200.1]
+    assert found.summary.jobs == {"complete": 3, "running": 1}
+
+
+def test_its_pods_run_as_long_as_before(tmp_path):
+    found = of_cluster(tmp_path, took("c-1", 2), took("c-2", 2))
+    assert {row.ended - row.arrived for row in found.decisions if row.end == "finished"} == {120.0}
+
+
+def test_a_job_that_runs_already_goes_on(tmp_path):
+    found = of_cluster(tmp_path, its_job("c-1", ["one"], succeeded=1), lifetime=400, concurrencyPolicy="Forbid")
+    assert arrivals(found) == [0.0, 400.0, 800.0, 1200.0]
+    assert found.summary.jobs == {"complete": 3, "running": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({}, "no Job of it has completed, and there is no cluster.cronJobLifetime"),
+        ({"lifetime": 60, "duration": None}, "no duration"),
+    ],
+)
+def test_a_cron_job_that_is_left_out(tmp_path, given, why):
+    found = of_cluster(tmp_path, **given)
+    assert not found.decisions
+    assert f"cluster: CronJob default/c is left out: {why}" in found.summary.notes

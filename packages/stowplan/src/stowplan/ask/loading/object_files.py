@@ -12,7 +12,6 @@ from typing import Any, BinaryIO
 from stowplan.ask.loading.admission import admit
 from stowplan.ask.loading.generated import (
     TEMPLATE,
-    WORKLOADS,
     claim_key,
     generated_pods,
     name_of,
@@ -20,7 +19,7 @@ from stowplan.ask.loading.generated import (
     with_ephemeral_claims,
 )
 from stowplan.ask.loading.manifest_checks import checked
-from stowplan.ask.loading.workloads import WorkloadName
+from stowplan.ask.loading.workloads import WORKLOAD_RESOURCES, WorkloadName
 from stowplan.kube.api.manifest_files import load_files
 from stowplan.kube.api.meta import ApiStruct
 from stowplan.kube.api.types import Node, PersistentVolumeClaim, PriorityClass, StorageClass
@@ -65,7 +64,7 @@ def objects_of_files(
     `beside`: existing objects; their nodes get DaemonSet pods, and their priority and storage classes apply,
     and a StatefulSet uses its claims.
     """
-    loaded = load_files(paths, stdin, others=WORKLOADS | _POLICIES | {TEMPLATE, _QUOTA}, recursive=recursive)
+    loaded = load_files(paths, stdin, others={*WORKLOAD_RESOURCES, *_POLICIES, TEMPLATE, _QUOTA}, recursive=recursive)
     manifests = (*loaded.raw, *loaded.others)
     checks = checked(loaded.manifests(), loaded.unread)
     nodes = [obj for obj in (*beside, *loaded.objects) if isinstance(obj, Node)]
@@ -78,7 +77,7 @@ def objects_of_files(
     classes = [obj for obj in beside if isinstance(obj, PriorityClass | StorageClass)]
     admitted = admit((*classes, *objects))
     notes = (*loaded.notes, *checks, *made.notes, *device_notes, *claim_notes, *admitted.notes)
-    named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOADS}
+    named = {name_of(manifest): manifest for manifest in manifests if manifest["kind"] in WORKLOAD_RESOURCES}
     quotas = [manifest for manifest in manifests if manifest["kind"] == _QUOTA]
     policies = [manifest for manifest in manifests if manifest["kind"] in _POLICIES]
     return LoadedFiles(
