@@ -135,7 +135,7 @@ def exact(state):
         "matches": (list(state.matches.versions), dict(state.matches.items())),
         "held": (list(state.held.versions), state.held.epoch, dict(state.held.items())),
         "order on nodes": [[info.uid for info in of_row] for of_row in state.row_pods],
-        "ghosts": {name: [info.uid for info in of_node] for name, of_node in state._ghosts.items()},
+        "ghosts": {name: [info.uid for info in of_node] for name, of_node in state._on_unknown_nodes.items()},
         "slots": [(info.uid, info.slot, info.row, info.node_name, info.shape.id, info.shape.refs) for info in placed],
         "order": [(info.uid, int(pods.order[info.slot])) for info in placed],
         "identity": [id(info) for info in placed],

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from stowplan.drivers.live.engine_clock import EngineClock
 from stowplan.drivers.live.informers import Informers
 from stowplan.drivers.live.measuring import Measuring
 from stowplan.kube.config import DEFAULT_FEATURES
@@ -50,8 +51,7 @@ class Follower:
         times: Times = REAL_TIMES,
         features: FeatureGates = DEFAULT_FEATURES,
     ) -> None:
-        self._times = times
-        self._started_at = times.wall_clock() - times.clock()
+        self._clock = EngineClock(times)
         self._listener = listener
         self.engine = Engine(
             config, registry=registry, now=self.clock(), meter=times, features=features, settings=SETTINGS
@@ -62,8 +62,8 @@ class Follower:
         self._measuring.adopt(measured_sources(self.engine.frameworks.values()))
 
     def clock(self) -> float:
-        """Seconds since the epoch by a monotonic clock, as in the live scheduler."""
-        return self._started_at + self._times.clock()
+        """The engine's time."""
+        return self._clock.now()
 
     @property
     def synced(self) -> asyncio.Event:

@@ -4,8 +4,6 @@ Slow work comes first, while the old configuration keeps scheduling: profiles ar
 and objects are read again if extenders need them in full. Then everything switches at once, between two steps of the
 engine. A failure before that leaves everything unchanged.
 
-    await Reconfiguration(scheduler).apply(configuration)        # raises RefusedConfigurationError
-
 Only profiles, extenders and queue settings can change: the caller resets all other fields to their values at startup.
 """
 

@@ -18,6 +18,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from stowplan.drivers.live.effects import Effects
+from stowplan.drivers.live.engine_clock import EngineClock
 from stowplan.drivers.live.extenders import HttpExtenderClients
 from stowplan.drivers.live.informers import Informers
 from stowplan.drivers.live.measuring import Measuring
@@ -65,8 +66,6 @@ MAX_PODS_PER_TURN = 16
 #: After a turn this long, for example because a plugin hung, other tasks get this pause: the lease has to be renewed
 #: and health checks answered before the next turn, which may take as long.
 LONG_TURN_SECONDS, PAUSE_AFTER_LONG_TURN = 1.0, 0.2
-#: Difference in seconds from which a change of the wall clock is passed to the engine.
-WALL_CLOCK_TOLERANCE = 0.5
 #: Timeout in seconds for pending writes at shutdown.
 SHUTDOWN_TIMEOUT = 5.0
 #: Timeout in seconds for events after the lease is lost: another replica leads by now.
@@ -126,7 +125,7 @@ class Scheduler:
         """
         settings = settings or SchedulerSettings()
         self._times = times
-        self._started_at = times.wall_clock() - times.clock()
+        self._clock = EngineClock(times)
         self.metrics = metrics or SchedulerMetrics(MetricsRegistry(), gates=features)
         rules = EngineSettings(max_in_unschedulable=settings.max_in_unschedulable, overlaps=settings.overlaps)
         now = self.clock()
@@ -151,7 +150,7 @@ class Scheduler:
         self._extender_calls = HttpExtenderClients(
             config, self._documents, times=times, agent=settings.agent, may_change=may_change or _always
         )
-        self._alarm = _Alarm(self)
+        self._alarm = _Alarm(self._clock, self.tick)
         self._broadcaster = EventBroadcaster(api, hostname=settings.hostname, times=times, report=_report)
         self._effects = Effects(
             api,
@@ -162,8 +161,6 @@ class Scheduler:
             hostname=settings.hostname,
             extender_clients=self._extender_calls if extender_clients is None else extender_clients,
         )
-        #: The offset of the wall clock that the engine knows.
-        self._ahead = 0.0
         self.informers = Informers(
             api,
             kinds=watched_kinds(self.frameworks.values(), report=_report),
@@ -251,7 +248,7 @@ class Scheduler:
 
     def clock(self) -> float:
         """Seconds since the epoch by a monotonic clock: the wall clock at the start plus the elapsed time."""
-        return self._started_at + self._times.clock()
+        return self._clock.now()
 
     def submit(self, input_: Input) -> None:
         """Pass an input to the engine now, and carry out the effects."""
@@ -298,17 +295,12 @@ class Scheduler:
 
     def _check_wall_clock(self) -> None:
         """Tell the engine if the wall clock was set."""
-        ahead = self._times.wall_clock() - self.clock()
-        if abs(ahead - self._ahead) > WALL_CLOCK_TOLERANCE:
-            self._ahead = ahead
-            self.submit(WallClock(ahead))
+        if self._clock.was_set():
+            self.submit(WallClock(self._clock.ahead))
 
     async def ask(self, question: Ask) -> Outcome:
         """Call an extender for a question."""
         return await self._effects.ask_extender(question)
-
-    async def sleep_until(self, at: float) -> None:
-        await self._times.sleep(max(0.0, at - self.clock()))
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
@@ -336,7 +328,7 @@ class Scheduler:
 
     async def _until_invalid(self) -> None:
         await self._is_invalid.wait()
-        assert self._invalid is not None, "it says in what"
+        assert self._invalid is not None, "it was set before the event"
         raise self._invalid
 
     async def drain(self) -> None:
@@ -459,8 +451,9 @@ class Scheduler:
 class _Alarm:
     """Passes a Tick when the engine wants to be woken."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
+    def __init__(self, clock: EngineClock, tick: Callable[[], None]) -> None:
+        self._clock = clock
+        self._tick = tick
         self._at = inf
         self._task: asyncio.Task[None] | None = None
 
@@ -472,10 +465,10 @@ class _Alarm:
             self._task = asyncio.create_task(self._ring(at))
 
     async def _ring(self, at: float) -> None:
-        await self._scheduler.sleep_until(at)
+        await self._clock.sleep_until(at)
         # Before the tick, which may set it again.
         self._at, self._task = inf, None
-        self._scheduler.tick()
+        self._tick()
 
     def stop(self) -> None:
         if self._task is not None:

@@ -74,7 +74,7 @@ class AssumedObjects(CopiedBeforeChange):
         before = self._copies.pop((kind, key), watched)
         if copy is not None:
             self._copies[kind, key] = copy
-        self._objects.retouched(key, before, watched if copy is None else copy)
+        self._objects.notify_changed(key, before, watched if copy is None else copy)
 
     def _replacing(self, kind: type[Any], key: str, new: Any) -> None:
         """The watch delivers an object (or None: its deletion)."""

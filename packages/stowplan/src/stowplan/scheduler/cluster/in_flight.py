@@ -106,7 +106,7 @@ class InFlightObjects(CopiedBeforeChange):
         after = self.newest(kind, key)
         if before is not after:
             # For readers, the object is added, changed or deleted.
-            self._objects.retouched(
+            self._objects.notify_changed(
                 key, before if before is not None else after, after if after is not None else before
             )
         if shared and self._settled is not None:

@@ -191,7 +191,7 @@ class ObjectStore:
         if log is not None:
             log.append(key)
 
-    def retouched(self, key: str, old: Any, new: Any) -> None:
+    def notify_changed(self, key: str, old: Any, new: Any) -> None:
         """Notify readers that the effective object changed, although the stored one did not (`assumed_objects`)."""
         kind = type(old)
         self._move_on(kind, key)

@@ -122,7 +122,7 @@ class PlacementLog:
         """Count the pods of formerly unknown nodes on their rows again."""
         state = self._state
         for name, row in rows.items():
-            state.row_pods[row] = state._ghosts.pop(name, [])
+            state.row_pods[row] = state._on_unknown_nodes.pop(name, [])
         count_on(state, {row: state.row_pods[row] for row in rows.values()})
 
     def _detach_pods_of_node(self, name: str, row: int) -> None:
@@ -131,7 +131,7 @@ class PlacementLog:
         pods = state.row_pods[row]
         count_off(state, pods)
         if pods:
-            state._ghosts[name] = pods
+            state._on_unknown_nodes[name] = pods
         # Another list: the one before belongs to the unknown node.
         state.row_pods[row] = []
 

@@ -70,7 +70,7 @@ class PodsOnNodes:
         self._assumed: set[str] = set()
         #: Whether resources allocated by claims count for pods (DRANodeAllocatableResources).
         self.counts_claims = counts_claims
-        self._ghosts: dict[str, list[PodInfo]] = {}
+        self._on_unknown_nodes: dict[str, list[PodInfo]] = {}
         self._shapes: dict[bytes, PodShape] = {}
         self._idle: dict[bytes, PodShape] = {}
         #: The pod that was compiled last; the same pod is often compiled several times in a row.
@@ -129,7 +129,7 @@ class PodsOnNodes:
             self.pod_groups.attached(info)
         self._index(info)
         if row < 0:
-            self._ghosts.setdefault(node_name, []).append(info)
+            self._on_unknown_nodes.setdefault(node_name, []).append(info)
         else:
             self._add_to_counters(info, row, 1)
             self.row_pods[row].append(info)
@@ -140,7 +140,7 @@ class PodsOnNodes:
 
     def _list_of(self, info: PodInfo) -> list[PodInfo]:
         """The list of its node's pods."""
-        return self.row_pods[info.row] if info.row >= 0 else self._ghosts[info.node_name]
+        return self.row_pods[info.row] if info.row >= 0 else self._on_unknown_nodes[info.node_name]
 
     def _unlist(self, info: PodInfo, pods: list[PodInfo]) -> None:
         """Remove the pod from its node's list."""
@@ -161,7 +161,7 @@ class PodsOnNodes:
         if row >= 0:
             self._add_to_counters(info, row, -1)
         elif not pods:
-            del self._ghosts[info.node_name]
+            del self._on_unknown_nodes[info.node_name]
         self._forget_place(info)
 
     def _forget_place(self, info: PodInfo) -> None:

@@ -95,7 +95,7 @@ def _lists(state: ClusterState) -> Iterator[tuple[str, int, list[PodInfo]]]:
     """Each node's name, its row (-1 if unknown), and its pods."""
     for row, pods in enumerate(state.row_pods):
         yield _name_of(state, row), row, pods
-    for name, pods in state._ghosts.items():
+    for name, pods in state._on_unknown_nodes.items():
         yield name, -1, pods
 
 

@@ -83,7 +83,7 @@ class ClusterState(PodsOnNodes):
         row = self.table.add(node)
         self.fit_to_table()
         self._forget_sums()
-        pods = self._ghosts.pop(node.metadata.name, [])
+        pods = self._on_unknown_nodes.pop(node.metadata.name, [])
         self.row_pods[row] = pods
         count_on(self, {row: pods})
         if self._placements.log is not None:
@@ -105,7 +105,7 @@ class ClusterState(PodsOnNodes):
         count_off(self, [info for row in rows.values() for info in self.row_pods[row]])
         for name, row in rows.items():
             if self.row_pods[row]:
-                self._ghosts[name] = self.row_pods[row]
+                self._on_unknown_nodes[name] = self.row_pods[row]
             self.row_pods[row] = []
             self.table.remove(row)
         self._forget_sums()
@@ -136,7 +136,7 @@ class ClusterState(PodsOnNodes):
     def sizes(self) -> dict[str, int]:
         """The number of nodes (including unknown ones that have pods), of placed pods, and of assumed pods."""
         return {
-            "nodes": self.table.count + len(self._ghosts),
+            "nodes": self.table.count + len(self._on_unknown_nodes),
             "pods": len(self._placed),
             "assumed_pods": len(self._assumed),
         }

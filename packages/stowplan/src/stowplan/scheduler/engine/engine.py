@@ -381,7 +381,7 @@ class Engine:
     def _rejected(self, input_: inputs.Rejected) -> None:
         waiting = self.waiting_pods.get(input_.uid)
         if waiting is not None:
-            waiting.turn_away(input_.status)
+            waiting.resolve(input_.status)
 
     def _cancelled(self, input_: inputs.Cancelled) -> None:
         preparing = self.context.pods_in_pre_bind.get(input_.uid)

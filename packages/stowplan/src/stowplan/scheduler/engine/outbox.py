@@ -254,7 +254,7 @@ class Outbox:
 
     def _problems_of_effects(self) -> Iterator[str]:
         if self.waking:
-            yield f"the step is over, and to be woken before its end were {', '.join(map(str, self.waking))}"
+            yield f"the step is over, and these were to be woken before: {', '.join(map(str, self.waking))}"
         numbers: dict[int, int] = {}
         for number, waiter in self._waiters.items():
             if not 0 < number <= self._number:

@@ -511,7 +511,7 @@ class PodStatuses:
             if uid != writes.uid:
                 yield f"{writes.key} is known by a wrong UID"
             if not _fits_stage(writes):
-                yield f"{writes.key} has not what belongs to a pod that is {writes.stage.value}"
+                yield f"{writes.key} is {writes.stage.value}, and its record does not fit that"
             if (uid in self._line) != (writes.stage is PatchStage.IN_LINE):
                 yield f"{writes.key} is {writes.stage.value}; in line: {uid in self._line}"
             if (uid in self._slots) != _needs_slot(writes):

@@ -74,7 +74,7 @@ class WaitingPod:
         return min((deadline for deadline, _ in self._pending.values()), default=None)
 
     @property
-    def is_turned_away(self) -> bool:
+    def is_refused(self) -> bool:
         """Whether it was decided that the pod is not bound."""
         return self.decision is not None and self.decision.code != Code.Success
 
@@ -96,13 +96,13 @@ class WaitingPod:
 
     def reject(self, plugin: str, message: str) -> bool:
         """Reject the pod; False if it was already decided otherwise."""
-        return self.turn_away(Status(Code.Unschedulable, (message,), plugin))
+        return self.resolve(Status(Code.Unschedulable, (message,), plugin))
 
     def preempt(self, plugin: str, message: str) -> bool:
         """Preempt the pod, so that it is retried later; False if it was already decided otherwise."""
-        return self.turn_away(Status(Code.Error, (message,), plugin))
+        return self.resolve(Status(Code.Error, (message,), plugin))
 
-    def turn_away(self, status: Status) -> bool:
+    def resolve(self, status: Status) -> bool:
         """End the wait with this status; False if it was already decided otherwise."""
         undecided = self.decision is None
         if self._outside is not None and self._outside.rejected(self.uid, status):

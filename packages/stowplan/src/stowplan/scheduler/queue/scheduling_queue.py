@@ -464,7 +464,7 @@ class SchedulingQueue:
             if queued.profile in swapped:
                 self._places.requeue_with_changed_plugins(queued, PROFILE_SWAPPED.label)
 
-    def give_back(self, queued: QueuedPod, newest: PodInfo, event: ClusterEvent) -> None:
+    def requeue_untried(self, queued: QueuedPod, newest: PodInfo, event: ClusterEvent) -> None:
         """Return a pod in flight that was not tried to the end, in its newest version: it is retried without delay."""
         self._in_flight.end(queued.pod.uid)
         queued.pod = newest

@@ -124,9 +124,9 @@ BREAKS = [
         "node b: lists its pods in another order than the pod table, which has [4, 2, 1]",
         id="order",
     ),
-    pytest.param(lambda state: state._ghosts.update(nobody=[]), "nobody: kept without pods", id="no ghosts"),
+    pytest.param(lambda state: state._on_unknown_nodes.update(nobody=[]), "nobody: kept without pods", id="no ghosts"),
     pytest.param(
-        lambda state: state._ghosts.update(a=state._ghosts["gone"]),
+        lambda state: state._on_unknown_nodes.update(a=state._on_unknown_nodes["gone"]),
         "node a: there, and its pods are kept as those of an unknown node",
         id="node of ghosts",
     ),

@@ -270,7 +270,7 @@ def wait_twice(hand):
 OUTBOX = [
     pytest.param(
         lambda hand: hand.engine.context.outbox.at_step_end(binding(hand, "runs")),
-        "the step is over, and to be woken before its end were binding of pod default/runs",
+        "the step is over, and these were to be woken before: binding of pod default/runs",
         id="pending wake-up",
     ),
     pytest.param(

@@ -123,7 +123,7 @@ class VictimEvictions:
         elif self._reject_binding(preemption, victim):
             self._record(preemption, here.pod, Result.BINDING_REJECTED)
             self._over(eviction, Result.BINDING_REJECTED)
-        elif self._is_turned_away(victim):
+        elif self._is_refused(victim):
             # By its gang, or for another preemptor: it only holds its room until its binding has ended.
             self._over(eviction, Result.BINDING_REJECTED)
         else:
@@ -160,9 +160,9 @@ class VictimEvictions:
             _log.v(5).info(text, preemptor=preemption.preemptor, podInPreBind=victim, node=preemption.node_name)
         return rejected
 
-    def _is_turned_away(self, victim: PodInfo) -> bool:
+    def _is_refused(self, victim: PodInfo) -> bool:
         waiting = self._context.waiting_pods.get(victim.uid)
-        return waiting is not None and waiting.is_turned_away
+        return waiting is not None and waiting.is_refused
 
     def condition_written(self, eviction: VictimRecord, failed: Exception | None) -> None:
         eviction.failed = failed

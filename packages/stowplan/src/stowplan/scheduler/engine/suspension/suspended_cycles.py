@@ -355,7 +355,7 @@ class SuspendedCycles:
             if newest is None:
                 self._context.queue.done(queued.pod.uid)
             else:
-                self._context.queue.give_back(queued, newest, event)
+                self._context.queue.requeue_untried(queued, newest, event)
         self._end_trial(cycle, event.label)
 
     def _end_trial(self, cycle: SuspendableCycle, cause: str) -> None:

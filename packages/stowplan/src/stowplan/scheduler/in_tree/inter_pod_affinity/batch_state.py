@@ -28,7 +28,7 @@ def representatives(shapes: Collection[PodShape]) -> list[PodShape]:
     return list({tuple(shape.labels.get(key) for key in keys): shape for shape in shapes}.values())
 
 
-class NearAhead(BatchFilterState):
+class AffinityBatch(BatchFilterState):
     """Required affinity: domains without a pod to be near are refused."""
 
     def __init__(self, table: Table, rows: int, *, matched: bool, anywhere: bool) -> None:
@@ -54,7 +54,7 @@ class NearAhead(BatchFilterState):
         return (code,)
 
 
-class AwayAhead(BatchFilterState):
+class AntiAffinityBatch(BatchFilterState):
     """Required anti-affinity, of the pods or against them: domains with such a pod are refused."""
 
     def __init__(self, column: LabelColumn, refused: Mask, rows: int, *, repels: bool) -> None:
@@ -71,7 +71,7 @@ class AwayAhead(BatchFilterState):
         return (code,)
 
 
-class PullAhead(NamedTuple):
+class SummedCounter(NamedTuple):
     """What attracts the pods to the domains of a topology key."""
 
     column: LabelColumn
@@ -81,15 +81,17 @@ class PullAhead(NamedTuple):
     gain: int
 
 
-class PullsAhead(BatchScoreState):
-    def __init__(self, pulls: Sequence[PullAhead], classes: DomainClasses) -> None:
-        """`classes`: by the pulls' columns."""
+class ScoreCounterBatch(BatchScoreState):
+    def __init__(self, counters: Sequence[SummedCounter], classes: DomainClasses) -> None:
+        """`classes`: by the counters' columns."""
         self.classes, self.size = classes.of_row, classes.size
         self._raw: Ints = np.zeros(self.size, np.int64)
-        for pull, codes in zip(pulls, classes.codes, strict=True):
-            self._raw += pull.sums.take(codes)
+        for counter, codes in zip(counters, classes.codes, strict=True):
+            self._raw += counter.sums.take(codes)
         self._moving = [
-            (pull.column.codes, codes, pull.gain) for pull, codes in zip(pulls, classes.codes, strict=True) if pull.gain
+            (counter.column.codes, codes, counter.gain)
+            for counter, codes in zip(counters, classes.codes, strict=True)
+            if counter.gain
         ]
 
     def place(self, row: int) -> int:

@@ -49,10 +49,10 @@ from stowplan.scheduler.in_tree.common.domains import normalized_by_domain, unus
 from stowplan.scheduler.in_tree.common.normalization import bounds_of, mapped
 from stowplan.scheduler.in_tree.inter_pod_affinity import hints
 from stowplan.scheduler.in_tree.inter_pod_affinity.batch_state import (
-    AwayAhead,
-    NearAhead,
-    PullAhead,
-    PullsAhead,
+    AffinityBatch,
+    AntiAffinityBatch,
+    ScoreCounterBatch,
+    SummedCounter,
     representatives,
     stretched,
 )
@@ -60,7 +60,7 @@ from stowplan.scheduler.in_tree.inter_pod_affinity.declaration import DECLARATIO
 from stowplan.scheduler.in_tree.inter_pod_affinity.tables import (
     NO_TERMS,
     PodTerms,
-    Pull,
+    ScoreCounter,
     Table,
     anywhere,
     avoids,
@@ -306,8 +306,8 @@ class InterPodAffinity(
         if any(matched is None for _, matched in near) or any(repels is None for *_, repels in away):
             return None
         return [
-            *(NearAhead(x, table.n, matched=bool(matched), anywhere=free) for x, matched in near),
-            *(AwayAhead(column, refused, table.n, repels=bool(repels)) for column, refused, repels in away),
+            *(AffinityBatch(x, table.n, matched=bool(matched), anywhere=free) for x, matched in near),
+            *(AntiAffinityBatch(column, refused, table.n, repels=bool(repels)) for column, refused, repels in away),
         ]
 
     def _gains(self, shape: PodShape, shapes: Sequence[PodShape]) -> dict[str, int] | None:
@@ -329,14 +329,14 @@ class InterPodAffinity(
             gains[key] = gains.get(key, 0) + weight * matched
         return gains
 
-    def _scores_ahead(self, pod: PodInfo, gains: Mapping[str, int]) -> PullsAhead:
+    def _scores_ahead(self, pod: PodInfo, gains: Mapping[str, int]) -> ScoreCounterBatch:
         cluster = self.handle.cluster
         sums = {key: np.zeros(cluster.table.label(key).size, np.int64) for key in gains}
-        for pull in self._pulls(pod, []):
-            part = self._sums(pull.key, pull.slot, held=pull.held) * pull.weight
-            sums[pull.key] = sums[pull.key] + part if pull.key in sums else part
-        pulls = [PullAhead(cluster.table.label(key), of_key, gains.get(key, 0)) for key, of_key in sums.items()]
-        return PullsAhead(pulls, domain_classes(cluster.table, [pull.column for pull in pulls]))
+        for counter in self._score_counters(pod, []):
+            part = self._sums(counter.key, counter.slot, held=counter.held) * counter.weight
+            sums[counter.key] = sums[counter.key] + part if counter.key in sums else part
+        counters = [SummedCounter(cluster.table.label(key), of_key, gains.get(key, 0)) for key, of_key in sums.items()]
+        return ScoreCounterBatch(counters, domain_classes(cluster.table, [counter.column for counter in counters]))
 
     def _still(self, found: _FilterState | _Skipped | _ScoreState) -> bool:
         """Whether the counters that a state depends on are unchanged."""
@@ -475,14 +475,14 @@ class InterPodAffinity(
         of_nodes: Values | None = None
         of_domains: dict[str, Values] = {}
         any_entry = False
-        for pull in self._pulls(pod, versions):
-            amounts, of_node = self._amounts(pull)
+        for counter in self._score_counters(pod, versions):
+            amounts, of_node = self._amounts(counter)
             any_entry = any_entry or bool(np.count_nonzero(amounts))
-            part = amounts if pull.weight == 1 else amounts * pull.weight
+            part = amounts if counter.weight == 1 else amounts * counter.weight
             if of_node:
                 of_nodes = part if of_nodes is None else of_nodes + part
             else:
-                of_domains[pull.key] = of_domains[pull.key] + part if pull.key in of_domains else part
+                of_domains[counter.key] = of_domains[counter.key] + part if counter.key in of_domains else part
         if any_entry:
             state.write(PRE_SCORE_KEY, self._score_state(nodes.table, of_nodes, of_domains, versions))
             return None
@@ -493,14 +493,14 @@ class InterPodAffinity(
     def _has_preferences(shape: PodShape) -> bool:
         return bool(shape.preferred_affinity or shape.preferred_anti_affinity)
 
-    def _amounts(self, pull: Pull) -> tuple[Values, bool]:
+    def _amounts(self, counter: ScoreCounter) -> tuple[Values, bool]:
         """Pods by domain; or, as the flag says, by node, if that is equal and saves the spreading."""
         table = self.handle.cluster.table
-        counts = self.handle.cluster.held if pull.held else self.handle.cluster.matches
-        column = table.label(pull.key)
-        if self._single_counts(column, counts.counts[pull.slot]) is not None:
-            return counts.counts[pull.slot, : table.n], True
-        return counts.sum_by_domain(pull.slot, column, table.n), False
+        counts = self.handle.cluster.held if counter.held else self.handle.cluster.matches
+        column = table.label(counter.key)
+        if self._single_counts(column, counts.counts[counter.slot]) is not None:
+            return counts.counts[counter.slot, : table.n], True
+        return counts.sum_by_domain(counter.slot, column, table.n), False
 
     def _score_state(
         self,
@@ -521,15 +521,15 @@ class InterPodAffinity(
         assert raw is not None
         return _ScoreState(raw, None, versions, self._epoch())
 
-    def _pulls(self, pod: PodInfo, versions: list[Version]) -> list[Pull]:
+    def _score_counters(self, pod: PodInfo, versions: list[Version]) -> list[ScoreCounter]:
         """The counters that attract the pod to, or repel it from, some domains."""
         found = [
-            Pull(key, weight, self._matched(term, versions), held=False)
+            ScoreCounter(key, weight, self._matched(term, versions), held=False)
             for key, weight, term in self._pod_terms(pod.shape).preferred
         ]
         for slot, held in self._held(pod):
             if weight := self._weight_of(held):
-                found.append(Pull(held.term.topology_key, weight, self._holding(slot, versions), held=True))
+                found.append(ScoreCounter(held.term.topology_key, weight, self._holding(slot, versions), held=True))
         return found
 
     def _weight_of(self, held: HeldTerm) -> int:

@@ -18,7 +18,7 @@ from stowplan.scheduler.framework.pod_shift import PodShift
 from stowplan.scheduler.in_tree.common.domains import by_domain
 
 
-class Pull(NamedTuple):
+class ScoreCounter(NamedTuple):
     """A counter of pods that attract (or repel) the incoming pod, by domain of a key."""
 
     key: str
