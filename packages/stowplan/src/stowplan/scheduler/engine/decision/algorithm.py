@@ -188,21 +188,21 @@ class SchedulingAlgorithm:
         results = evaluation.try_incremental(pod)
         if results is None:
             return None
-        if results.ranked is not None:
+        if results.scored:
             placement = self.run.look_ahead(evaluation, pod, results.feasible)
             if placement is not None:
                 return self._ahead(framework, placement, pod, started, preparing=evaluation.preparing, hint=seconds)
         if results.seen < self.cluster.table.count:
             # As a search would have: the next pod's starts where this one's ends.
             self.sampling.advance(results.seen)
-        ranked = results.ranked
         if metrics is not None:
             took = framework.now() - started
-            metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=ranked is not None)
-        if ranked is None:
+            metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=results.scored)
+        if not results.scored:
             found = Found(results.feasible, results.feasible_count, results.seen)
             return self.choose(framework, evaluation, results.state, pod, found)
-        name = self.cluster.table.names[self.best(ranked)]
+        best = evaluation.best()
+        name = self.cluster.table.names[int(best[self._draw(len(best))])]
         return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
 
     def _ahead(

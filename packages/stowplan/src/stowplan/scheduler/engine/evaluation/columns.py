@@ -56,7 +56,8 @@ from stowplan.scheduler.framework.status import Status, typed
 C = TypeVar("C", bound="Column")
 Q = TypeVar("Q", bound=Plugin)
 
-#: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations.
+#: Up to this many changed rows are updated one by one as Python numbers, which is cheaper than array operations; of
+#: many rows, up to 1/512 of them.
 FEW = 16
 #: If more than this share of the rows changed, the plugin is called for all of them.
 MAX_CHANGED_SHARE = 0.125
@@ -67,6 +68,11 @@ _MAX_STATES = 1 << 17
 BY_ROWS = (Reads.NODE_SUMS, Reads.NODE_PODS)
 _NO_VALUES = np.zeros(0, np.bool_)
 _NO_PLUGINS: frozenset[str] = frozenset()
+
+
+def few_of(rows: int) -> int:
+    """How many of these rows are updated one by one."""
+    return max(FEW, rows >> 9)
 
 
 class Column(PlainStruct, eq=False, weakref=True):
@@ -208,6 +214,10 @@ class FilterColumn(Column):
     #: With reasons, as long as no row was `patched`; None: it rejects none.
     rejections: Rejections | None = None
 
+    def may_reject(self) -> bool:
+        """Without reasons and never patched, it rejects none: its array need not be read."""
+        return self.patched or self.rejections is not None
+
     def ask(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Values | Status:
         answer = self.framework.run_filter(self.plugin, state, pod, nodes)
         if isinstance(answer, Status):
@@ -286,7 +296,8 @@ class RowStates:
         asked = position, changes.position
         if asked != self._asked or self._generation != self._cluster.table.generation:
             rows = changes.since(position)
-            self._found = None if rows is None or len(rows) > FEW else (rows, self.of(rows))
+            few = few_of(self._cluster.table.n)
+            self._found = None if rows is None or len(rows) > few else (rows, self.of(rows))
             self._asked = asked
         return self._found
 
@@ -401,6 +412,8 @@ class Fold(Generic[Q]):
         self._shared = shared
         self._cluster = framework.handle.cluster
         self._objects: ObjectWatches | None = None
+        #: As `few_of` the rows, as of the last run.
+        self._few = FEW
         #: Plugins whose state can change with pods, and what tells whether it did (None: it may have).
         self._moving: Sequence[tuple[Q, CountsPods | None]] = ()
         #: The nodes and the position in the cluster's change log that the results are valid for; −1: of nothing.

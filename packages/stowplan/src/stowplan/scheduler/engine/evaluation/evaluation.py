@@ -26,7 +26,7 @@ import numpy as np
 
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct, field
-from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
+from stowplan.scheduler.cluster.arrays import Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo, PodShape
 from stowplan.scheduler.engine.evaluation.batch_placement import BatchPlacement, BatchStart, batch_states
 from stowplan.scheduler.engine.evaluation.columns import SharedColumns
@@ -75,8 +75,8 @@ class IncrementalResults(PlainStruct, eq=False):
     #: Feasible rows, and their number: at least two.
     feasible: Mask
     feasible_count: int
-    #: The feasible nodes' totals by row, `INFEASIBLE` elsewhere; None: the nodes have yet to be scored.
-    ranked: Ints | None
+    #: Whether the nodes are scored, too (`Evaluation.best`).
+    scored: bool
 
 
 class Evaluation:
@@ -116,8 +116,12 @@ class Evaluation:
         if filtering.refresh(pod, None) is None or filtering.feasible_count < 2:
             return None
         state, feasible = filtering.state, filtering.feasible
-        ranked = scoring.ranked if scoring.refresh(state, pod, feasible) else None
-        return IncrementalResults(state, filtering.seen, feasible, filtering.feasible_count, ranked)
+        scored = scoring.refresh(state, pod, feasible)
+        return IncrementalResults(state, filtering.seen, feasible, filtering.feasible_count, scored)
+
+    def best(self) -> Sequence[int] | Rows:
+        """The rows with the highest total after `try_incremental`, ascending."""
+        return self._scoring.best()
 
     @property
     def preparing(self) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from stowplan.scheduler.cluster.arrays import Mask, Rows, Values
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import FEW, FilterColumn, Fold, SharedColumns
+from stowplan.scheduler.engine.evaluation.columns import FilterColumn, Fold, SharedColumns, few_of
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads
@@ -91,7 +91,7 @@ class Filtering(Fold[PreFilterPlugin]):
     def run(self, pod: PodInfo, *, within: Rows | None, one_by_one: bool = True) -> None:
         """Call every plugin for every node. Without `one_by_one`, node-level plugins are left out."""
         self._generation = -1
-        self.ran_node_level = one_by_one
+        self.ran_node_level, self._few = one_by_one, few_of(self._cluster.table.n)
         times, self.state = self.state.plugin_times, CycleState(asking=self._asking)
         self.state.plugin_times = times
         self._columns, self._failed_without_nodes, self.error = {}, None, None
@@ -308,28 +308,29 @@ class Filtering(Fold[PreFilterPlugin]):
         self._versions = versions
         # Columns may be newer than this fold, as others read them, too: their rows changed since its position as well.
         rows, before = self._cluster.changes.since(self._position), self.feasible
-        if rows is None or len(rows) > FEW:
+        if rows is None or len(rows) > self._few:
             feasible = self._joined(self._columns.values())
             if not np.count_nonzero(feasible != before):
                 # The same array: others recognize by it that nothing changed.
                 return
         else:
-            moved = [row for row in rows if self._passes(row) != before.item(row)]
+            examined, rejected = self.examined, [c.values for c in self._columns.values() if c.may_reject()]
+            moved = [
+                row
+                for row in rows
+                if (examined.item(row) and True not in [one.item(row) for one in rejected]) != before.item(row)
+            ]
             if not moved:
                 return
             feasible = before.copy()
             feasible[moved] = ~feasible[moved]
         self.feasible, self.feasible_count = feasible, int(np.count_nonzero(feasible))
 
-    def _passes(self, row: int) -> bool:
-        return self.examined.item(row) and True not in [column.values.item(row) for column in self._columns.values()]
-
     def _joined(self, columns: Iterable[FilterColumn]) -> Mask:
         """Rows that these plugins let pass."""
         feasible = self.examined
         for column in columns:
-            # Without reasons and never patched, it rejects none: its array need not be read.
-            if column.patched or column.rejections is not None:
+            if column.may_reject():
                 feasible = feasible & ~column.values
         return feasible
 

@@ -8,16 +8,17 @@ next `run`.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.arrays import Ints, Mask
+from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
-from stowplan.scheduler.engine.evaluation.columns import FEW, Column, Fold, ScoreColumn, SharedColumns, SumColumn
+from stowplan.scheduler.engine.evaluation.columns import Column, Fold, ScoreColumn, SharedColumns, SumColumn, few_of
 from stowplan.scheduler.framework.boundary import declares
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads
@@ -28,6 +29,9 @@ from stowplan.scheduler.framework.status import Code, Status
 
 #: Total of an infeasible node.
 INFEASIBLE = np.iinfo(np.int64).min
+_NOT_KNOWN = np.iinfo(np.int64).max
+#: More rows than these with the highest total are looked for every time: as numbers they would take much memory.
+_MAX_BEST = 4096
 _ANYTHING = Reads.ANYTHING
 _NO_SCORES: Ints = np.zeros(0, np.int64)
 
@@ -39,9 +43,8 @@ class Score(PlainStruct, eq=False):
     plugin: ScorePlugin
     weight: int
     column: ScoreColumn
-    #: Normalized scores of this version of the column, and these times the weight.
+    #: Normalized scores of this version of the column; not its own array, which is written to.
     normal: Ints = _NO_SCORES
-    weighted: Ints = _NO_SCORES
     version: int = -1
     #: Lowest and highest raw score of the feasible rows, and of all rows; None: not computed.
     bounds: tuple[int, int] | None = None
@@ -50,6 +53,10 @@ class Score(PlainStruct, eq=False):
     @property
     def raw(self) -> Ints:
         return self.column.values
+
+    @property
+    def weighted(self) -> Ints:
+        return self.normal * self.weight
 
     def depends_on_feasible(self) -> bool:
         """Whether another set of feasible rows may give other scores, or other errors."""
@@ -135,6 +142,9 @@ class Scoring(Fold[PreScorePlugin]):
         self._others: Ints = _NO_SCORES
         #: The sum of all in feasible rows, `INFEASIBLE` in others.
         self.ranked: Ints = _NO_SCORES
+        #: The highest of these, and its rows, ascending; empty: not known.
+        self._highest = _NOT_KNOWN
+        self._best: list[int] = []
         #: Which of `_scores` can change without a call of PreScore, or another set of feasible nodes.
         self._unsteady: frozenset[str] = frozenset()
         #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
@@ -152,7 +162,7 @@ class Scoring(Fold[PreScorePlugin]):
     def run(self, state: CycleState, pod: PodInfo, feasible: Mask) -> Status | None:
         """Call every plugin for every node; a Status is an error."""
         # As in `refresh`: valid again only at the end.
-        self._generation, self._state, self._feasible = -1, state, feasible
+        self._generation, self._state, self._feasible, self._few = -1, state, feasible, few_of(self._cluster.table.n)
         self._sums, self._scores = None, {}
         if self._shared is not None:
             framework = self._framework
@@ -225,16 +235,18 @@ class Scoring(Fold[PreScorePlugin]):
         self._generation, self._feasible = -1, feasible
         # By value: filtering again may have found the same nodes.
         moved: Sequence[int] = () if feasible is before else (feasible != before).nonzero()[0]
-        if 0 < len(moved) <= FEW:
+        everywhere = len(moved) > self._few
+        if len(moved) and not everywhere:
             moved = [*map(int, moved)]
         called = self._prepare(pod, feasible_moved=len(moved) > 0)
         if called is None:
             return False
-        everywhere = False
+        rows = [] if everywhere else [*moved]
         if self._sums is not None:
-            everywhere = bool(called) and any(plugin.name in called for plugin in self._sums.plugins)
-            if not self._brought_up(self._sums, pod, again=everywhere):
+            again = bool(called) and any(plugin.name in called for plugin in self._sums.plugins)
+            if not self._brought_up(self._sums, pod, again=again):
                 return False
+            everywhere = everywhere or again
         # In the common case, only few can have changed.
         names = self._scores if len(moved) else self._unsteady.union(called)
         for part in [part for name, part in self._scores.items() if name in names]:
@@ -246,8 +258,11 @@ class Scoring(Fold[PreScorePlugin]):
                 changed = self._normalize(part, pod)
                 if isinstance(changed, Status):
                     return False
-                everywhere = everywhere or changed
-        self._rank(moved, everywhere=everywhere)
+                if changed is None:
+                    everywhere = True
+                else:
+                    rows += changed
+        self._rank(rows, everywhere=everywhere)
         self._generation, self._position = generation, changes.position
         return True
 
@@ -323,48 +338,77 @@ class Scoring(Fold[PreScorePlugin]):
         """Whether normalized scores may be others because the feasible rows `moved`."""
         if not part.depends_on_feasible():
             return False
-        by_bounds = part.plugin.normalizes_by_bounds and len(moved) <= FEW
+        by_bounds = part.plugin.normalizes_by_bounds and len(moved) <= self._few
         return not (by_bounds and part.bounds_hold(moved, before, self._feasible))
 
-    def _normalize(self, part: Score, pod: PodInfo) -> bool | Status:
-        """Normalize a plugin's raw scores, and check that they are in range; whether that made a difference."""
+    def _normalize(self, part: Score, pod: PodInfo) -> Sequence[int] | Status | None:
+        """Normalize a plugin's raw scores, and check that they are in range.
+
+        The rows where that made a difference; None: more than a few.
+        """
         normal = self._framework.normalize(part.plugin, self._state, pod, part.raw, self._feasible)
         if isinstance(normal, Status):
             return normal
         part.bounds, part.limits, part.version = None, None, part.column.version
-        if normal is part.normal and not part.column.patched:
-            # The same array is a shortcut: only a patched column's may have other values than before (`Column.store`).
-            return False
-        change = weighted = normal * part.weight
-        if len(part.weighted):
-            change = weighted - part.weighted
-        part.normal, part.weighted = normal, weighted
-        if not np.count_nonzero(change):
-            return False
-        # In place, which only totals see that count as current: `ranked` is an array of its own.
-        self._others += change
-        return True
+        before, weight, others = part.normal, part.weight, self._others
+        if normal is before:
+            return ()
+        # A column's own array may be patched later.
+        part.normal = normal.copy() if normal is part.raw else normal
+        # `others` is written in place, which only totals see that count as current: `ranked` is an array of its own.
+        if not len(before):
+            others += normal * weight
+            return None
+        changed = normal != before
+        if np.count_nonzero(changed) > self._few:
+            others += (normal - before) * weight
+            return None
+        rows: list[int] = changed.nonzero()[0].tolist()
+        for row in rows:
+            others[row] += (normal.item(row) - before.item(row)) * weight
+        return rows
 
     # -- the fold -----------------------------------------------------------------------------------------------------
 
-    def _rank(self, moved: Sequence[int], *, everywhere: bool) -> None:
-        """Add up the rows that changed since `_position`, and those whose feasibility `moved`; `everywhere`: all."""
-        rows = None if everywhere or len(moved) > FEW else self._cluster.changes.since(self._position)
-        if rows is None or len(rows) + len(moved) > FEW:
+    def _rank(self, others: Sequence[int], *, everywhere: bool) -> None:
+        """Add up the rows that changed since `_position`, and `others`; `everywhere`: all."""
+        rows = None if everywhere else self._cluster.changes.since(self._position)
+        if rows is None or len(rows) + len(others) > self._few:
             self._rank_all()
             return
-        # In place: who got `ranked` has used it by now (`IncrementalResults`, `Scored`).
-        sums, others, feasible, ranked = self._sums, self._others, self._feasible, self.ranked
-        added = None if sums is None else sums.values
-        for row in (*rows, *moved):
-            total = others.item(row) if added is None else added.item(row) + others.item(row)
-            ranked[row] = total if feasible.item(row) else INFEASIBLE
+        # In place: who got `ranked` has used it by now (`Scored`).
+        added, feasible, ranked = None if self._sums is None else self._sums.values, self._feasible, self.ranked
+        highest, best = self._highest, self._best
+        for row in (*rows, *others):
+            total = self._others.item(row) if added is None else added.item(row) + self._others.item(row)
+            total, before = total if feasible.item(row) else INFEASIBLE, ranked.item(row)
+            if total == before:
+                continue
+            ranked[row] = total
+            if total > highest:
+                highest, best = total, [row]
+            elif best and total == highest:
+                insort(best, row)
+            elif best and before == highest:
+                del best[bisect_left(best, row)]
+        self._highest, self._best = highest, best
 
     def _rank_all(self) -> None:
         totals = self._others.copy() if self._sums is None else self._sums.values + self._others
         if np.count_nonzero(self._feasible) < len(totals):
             totals = np.where(self._feasible, totals, INFEASIBLE)
-        self.ranked = totals
+        self.ranked, self._highest, self._best = totals, _NOT_KNOWN, []
+
+    def best(self) -> Sequence[int] | Rows:
+        """The rows with the highest total, ascending; read-only, and valid until the next pod."""
+        if not self._best:
+            ranked = self.ranked
+            highest = ranked.item(ranked.argmax())
+            rows: Rows = (ranked == highest).nonzero()[0]
+            if len(rows) > _MAX_BEST:
+                return rows
+            self._highest, self._best = highest, rows.tolist()
+        return self._best
 
     def problems(self) -> Iterator[str]:
         """Where the totals are not those of the columns, while they count as current."""
@@ -381,6 +425,8 @@ class Scoring(Fold[PreScorePlugin]):
         totals = _totals(self._sums, self._scores.values(), len(self.ranked))
         if not np.array_equal(self.ranked, np.where(self._feasible, totals, INFEASIBLE)):
             yield "the totals are not the sums of the scores"
+        if self._best and self._best != (self.ranked == self.ranked.max()).nonzero()[0].tolist():
+            yield "other rows have the highest total"
 
 
 def _totals(sums: SumColumn | None, parts: Iterable[Score], rows: int) -> Ints:

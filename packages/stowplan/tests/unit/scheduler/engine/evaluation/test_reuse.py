@@ -28,7 +28,7 @@ from stowplan.plugins import (
 )
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
-from stowplan.scheduler.engine.evaluation import columns, filtering, scoring
+from stowplan.scheduler.engine.evaluation import columns
 from stowplan.scheduler.engine.evaluation.evaluation import Evaluation
 from stowplan.scheduler.engine.schedule_one import schedule_pod
 from stowplan.testing import a_node, a_pod
@@ -252,17 +252,20 @@ class World:
             of_fresh = findings(self.framework, fresh, pod)
             assert findings(self.framework, shared, pod) == of_fresh
             assert list(shared.problems()) == []
-            self.check_incremental(self.reusing.evaluation(self.framework, pod).try_incremental(pod), of_fresh)
+            self.check_incremental(self.reusing.evaluation(self.framework, pod), pod, of_fresh)
         assert list(self.reusing.problems()) == []
         return want[0]
 
-    def check_incremental(self, standing, found):
+    def check_incremental(self, evaluation, pod, found):
         """What remains of the decision equals a fresh evaluation."""
+        standing = evaluation.try_incremental(pod)
         if standing is not None:
             feasible = [name for name, fits in zip(self.state.table.names, standing.feasible, strict=False) if fits]
             assert (feasible, standing.feasible_count) == (found["feasible"], len(feasible))
-        if standing is not None and standing.ranked is not None:
-            assert [total for total in standing.ranked.tolist() if total != scoring.INFEASIBLE] == found["totals"]
+        if standing is not None and standing.scored:
+            highest = max(found["totals"])
+            best = [name for name, total in zip(feasible, found["totals"], strict=True) if total == highest]
+            assert [self.state.table.names[row] for row in evaluation.best()] == best
 
 
 STEPS = ("place", "place", "place", "place", "try", "delete", "delete", "foreign", "node", "remove node", "object",
@@ -340,8 +343,7 @@ def rows_at_once(request, monkeypatch):
     if request.param != "as it is":
         monkeypatch.setattr(columns, "MAX_CHANGED_SHARE", 1.0)
     if request.param == "many rows as arrays":
-        for module in (columns, filtering, scoring):
-            monkeypatch.setattr(module, "FEW", 0)
+        monkeypatch.setattr(columns, "FEW", 0)
 
 
 many_shapes = st.lists(pods("shape", special=PLACEABLE), min_size=1, max_size=3)
