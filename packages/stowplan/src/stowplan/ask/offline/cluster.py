@@ -36,12 +36,9 @@ from stowplan.ask.offline.arguments import (
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.cluster_tables import HeatMap, heat_map, node_rows, pod_rows
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.ask.offline.scheduling import Attempts, Reservations, Scheduling
+from stowplan.ask.offline.scheduling import Scheduling
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
-from stowplan.drivers.virtual_time.agenda import Agenda
-from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
-from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.drivers.virtual_time.volume_controllers import settled
 from stowplan.kube.api import types as t
 from stowplan.kube.api.documents import Documents
@@ -56,13 +53,12 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
-from stowplan.scheduler.engine.context import EngineSettings, RandomSource
+from stowplan.scheduler.engine.context import RandomSource
 from stowplan.scheduler.engine.decision.decision import Decision
-from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.inputs import WallClock
 from stowplan.scheduler.engine.watched_kind import WatchedKind
 from stowplan.scheduler.engine.watched_kinds import watched_kinds
-from stowplan.scheduler.extenders.calls import Calls, asking, extenders_without_binders, kinds_wanted, posting_to
+from stowplan.scheduler.extenders.calls import Calls, asking, kinds_wanted, posting_to
 from stowplan.scheduler.framework.boundary import call, nothing
 from stowplan.scheduler.framework.declarations import FeasibleSets, Plugin
 from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, events_of_change
@@ -152,26 +148,18 @@ class Cluster:
         post = post_to_extender if call_extender is None else posting_to(call_extender)
         self._ask = asking(Calls(self.config, self.documents), post)
         self._names = PodNames()
-        self._reservations = Reservations()
-        agenda = Agenda(0.0)
-        attempts = Attempts(agenda, self._names, self._reservations)
-        self.engine = Engine(
+        self._scheduling = Scheduling(
             self.config,
             registry=registry,
-            now=0.0,
-            meter=StoppedClock(),
-            random=random,
             features=features,
-            settings=EngineSettings(stories=False, events=False, reuse=reuse),
-            api=VirtualApi(),
-            listener=attempts,
-            extenders=extenders_without_binders(self.config),
+            random=random,
+            reuse=reuse,
+            names=self._names,
+            guard=guard,
+            ask=self._ask,
         )
-        self._scheduling = Scheduling(
-            self.engine, attempts=attempts, agenda=agenda, names=self._names, guard=guard, ask=self._ask
-        )
+        self.engine = self._scheduling.engine
         self.now = now
-        self._attempts = attempts
         self.state = self.engine.state
         self.algorithm = self.engine.algorithm
         self._custom = custom_types(watched.kind for watched in self.kinds_read(report=_unreported))
@@ -181,8 +169,6 @@ class Cluster:
             self.add(obj)
         # Volumes without a phase become available; claims stay as they are.
         self.bind_claims([])
-        self.state.transactions.register("pod names", self._names)
-        self.state.transactions.register("reservations", self._reservations)
 
     # -- constructors --------------------------------------------------------------------------------------------------
 
@@ -272,7 +258,7 @@ class Cluster:
         if isinstance(config, Configuration):
             options["feature_gates"] = None
         copy = Cluster.of_state(self.state, **options)
-        copy._attempts.failures = self._attempts.failures
+        copy._scheduling.attempts.failures = self._scheduling.attempts.failures
         return copy
 
     @classmethod
@@ -308,11 +294,11 @@ class Cluster:
 
         Also those of the copies with other configurations.
         """
-        return tuple(self._attempts.failures)
+        return tuple(self._scheduling.attempts.failures)
 
     def forget_failures(self) -> None:
         """Begin again with none, for whoever asks more than one question."""
-        self._attempts.failures.clear()
+        self._scheduling.attempts.failures.clear()
 
     def kinds_read(self, *, report: Callable[[str], None]) -> Sequence[WatchedKind]:
         """The kinds of objects that this scheduler reads."""

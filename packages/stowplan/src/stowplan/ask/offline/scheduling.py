@@ -15,22 +15,28 @@ from stowplan.drivers.hang_guard.hang_guard import CallGuard
 from stowplan.drivers.virtual_time.agenda import Agenda
 from stowplan.drivers.virtual_time.driver import VirtualTime
 from stowplan.drivers.virtual_time.state_store import StateStore
+from stowplan.drivers.virtual_time.stopped_clock import StoppedClock
+from stowplan.drivers.virtual_time.virtual_api import VirtualApi
 from stowplan.kube.api import types as t
 from stowplan.kube.api.port import Change
+from stowplan.kube.config import Configuration, FeatureGates
 from stowplan.kube.klog import get_logger, without_log
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.pod_names import PodNames
+from stowplan.scheduler.engine.context import EngineSettings, RandomSource
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.groups.equal_pods import end_of_run, quorum_of, reserves_nothing
 from stowplan.scheduler.engine.inputs import Cancelled, Changes, Rejected, Started, Stopped
 from stowplan.scheduler.engine.schedule_one import Attempt, Failure, schedule_pod
+from stowplan.scheduler.extenders.calls import extenders_without_binders
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import FeasibleSets, Plugin
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
+from stowplan.scheduler.framework.runtime.registry import Registry
 from stowplan.scheduler.framework.status import unschedulable
 from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.scheduler.queue.queued_pod import QueuedPod
@@ -130,28 +136,46 @@ class Attempts:
 
 
 class Scheduling:
-    """Schedules pods with the engine while time stands still."""
+    """An engine that schedules pods while time stands still."""
 
     def __init__(
         self,
-        engine: Engine,
+        config: Configuration,
         *,
-        attempts: Attempts,
-        agenda: Agenda,
+        registry: Registry,
+        features: FeatureGates,
+        random: RandomSource | None,
+        reuse: bool,
         names: PodNames,
         guard: CallGuard,
         ask: Callable[[Ask], Outcome],
     ) -> None:
-        self._engine = engine
-        self._attempts = attempts
-        self._guard = guard
+        """`ask` answers for extenders."""
         self._names = names
-        self.store = StateStore(engine.state, names)
-        self._time = VirtualTime(engine, self.store, agenda=agenda, ask=ask, binds_volumes_after=0.0, pauses=0.0)
+        reservations, agenda = Reservations(), Agenda(0.0)
+        self.attempts = Attempts(agenda, names, reservations)
+        self.engine = Engine(
+            config,
+            registry=registry,
+            now=0.0,
+            meter=StoppedClock(),
+            random=random,
+            features=features,
+            settings=EngineSettings(stories=False, events=False, reuse=reuse),
+            api=VirtualApi(),
+            listener=self.attempts,
+            extenders=extenders_without_binders(config),
+        )
+        self._guard = guard
+        self.store = StateStore(self.engine.state, names)
+        self._time = VirtualTime(self.engine, self.store, agenda=agenda, ask=ask, binds_volumes_after=0.0, pauses=0.0)
+        # After the engine's and the plugins' own: Unreserve runs first, while the pods are on their nodes.
+        self.engine.state.transactions.register("pod names", names)
+        self.engine.state.transactions.register("reservations", reservations)
 
     def framework_of(self, info: PodInfo) -> Framework:
         """The profile that schedules a pod; raises ClusterError if there is none for its scheduler name."""
-        framework = self._engine.framework_for(info)
+        framework = self.engine.framework_for(info)
         if framework is None:
             name = info.pod.spec.scheduler_name
             raise ClusterError(f'pod "{info.key}": no profile for scheduler name "{name}" in the configuration')
@@ -161,8 +185,8 @@ class Scheduling:
         """Remove an older pod with the same name."""
         known = self._names.get(info.key)
         if known is not None and known != info.uid:
-            self._engine.state.remove_pod(known)
-            self._engine.state.nominator.delete(known)
+            self.engine.state.remove_pod(known)
+            self.engine.state.nominator.delete(known)
 
     def in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
         """Schedule one pod after the other; those that may wait for each other together, at the position of the first.
@@ -188,7 +212,7 @@ class Scheduling:
 
     def _waits_in(self, info: PodInfo) -> str:
         """The profile in which the pod may wait for others on Permit; "" for none."""
-        framework = self._engine.framework_for(info)
+        framework = self.engine.framework_for(info)
         waits = framework is not None and not info.node_name and quorum_of(framework, info) is None
         return info.shape.scheduler_name if waits else ""
 
@@ -198,7 +222,7 @@ class Scheduling:
         If some plugin has to be notified of each pod, it is the same as `in_order`.
         """
         with without_log(), self._guard.series():
-            return self._in_order(infos) if self._engine.schedules_groups else self._places(infos)
+            return self._in_order(infos) if self.engine.schedules_groups else self._places(infos)
 
     def _places(self, infos: Sequence[PodInfo]) -> list[Decision]:
         found: list[Decision] = []
@@ -217,7 +241,7 @@ class Scheduling:
         found = self._together(framework, infos) if len(infos) > 1 else []
         while len(found) < len(infos):
             info = infos[len(found)]
-            steps = schedule_pod(self._engine.algorithm, framework, info, run_post_filter=False)
+            steps = schedule_pod(self.engine.algorithm, framework, info, run_post_filter=False)
             decision = run_at_once(steps, max_portions=0)
             if decision.node_name:
                 self._bind(decision)
@@ -226,7 +250,7 @@ class Scheduling:
                 decision = self._one(info)
             found.append(decision)
             if not decision.node_name:
-                found += self._engine.algorithm.reject_equal(framework, decision, infos[len(found) :])
+                found += self.engine.algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
     def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
@@ -234,7 +258,7 @@ class Scheduling:
 
         The pods stay on their nodes until the caller's transaction is undone, so that later ones see them.
         """
-        if not self._engine.schedules_groups:
+        if not self.engine.schedules_groups:
             return self._foreseen(infos, {})
         turns = _turns(infos)
         groups = self._groups(turns)
@@ -246,7 +270,7 @@ class Scheduling:
 
     def _groups(self, turns: Mapping[str, Sequence[PodInfo]]) -> dict[str, int] | None:
         """The number of pods with a node that each group would have; None if something restricts where they go."""
-        state, found = self._engine.state, {}
+        state, found = self.engine.state, {}
         for pods in turns.values():
             if pods[0].pod.spec.scheduling_group is None:
                 continue
@@ -264,7 +288,7 @@ class Scheduling:
         found: list[Decision] = []
         with without_log(), self._guard.series():
             while len(found) < len(infos):
-                framework = self._engine.framework_for(infos[len(found)])
+                framework = self.engine.framework_for(infos[len(found)])
                 if framework is None:
                     return None
                 run = infos[len(found) : end_of_run(framework, infos, len(found))]
@@ -281,7 +305,7 @@ class Scheduling:
 
     def _foreseen_run(self, framework: Framework, infos: Sequence[PodInfo], *, last: bool) -> list[Decision]:
         """Place equal pods, up to the first one that PostFilter helps or might help; `last`: no pod follows them."""
-        algorithm, state = self._engine.algorithm, self._engine.state
+        algorithm, state = self.engine.algorithm, self.engine.state
         free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
         found = algorithm.schedule_batch(framework, infos) if len(infos) > 1 else []
         if not last or len(found) < len(infos):
@@ -301,12 +325,12 @@ class Scheduling:
 
     def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> FeasibleSets | None:
         """See `Cluster.guaranteed_feasible_sets`."""
-        framework = self._engine.framework_for(info)
+        framework = self.engine.framework_for(info)
         if framework is None or not self._has_only_our_plugins(framework):
             return None
         with without_log(), self._guard.series():
             unnoticed = self._unnoticed(framework, [info])
-            return self._engine.algorithm.guaranteed_feasible_sets(framework, info, lost) if unnoticed else None
+            return self.engine.algorithm.guaranteed_feasible_sets(framework, info, lost) if unnoticed else None
 
     def _has_only_our_plugins(self, framework: Framework) -> bool:
         """Others may fail whenever they are called."""
@@ -346,12 +370,12 @@ class Scheduling:
         uid = self._names.get(info.key)
         if uid is None or uid == info.uid:
             return True
-        known = self._engine.state.placed(uid)
+        known = self.engine.state.placed(uid)
         return known is not None and known.row < 0
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for as many of the first equal pods as possible together, and bind them."""
-        decisions = self._engine.algorithm.schedule_batch(framework, infos)
+        decisions = self.engine.algorithm.schedule_batch(framework, infos)
         for decision in decisions:
             self._bind(decision)
         return decisions
@@ -359,7 +383,7 @@ class Scheduling:
     def _bind(self, decision: Decision) -> None:
         pod, info = decision.pod.pod, decision.pod
         bound = replace(pod, spec=replace(pod.spec, node_name=decision.node_name))
-        self._engine.state.add_pod(bound, shape=info.shape)
+        self.engine.state.add_pod(bound, shape=info.shape)
         self._names.put(info.key, info.uid)
 
     def _one(self, info: PodInfo) -> Decision:
@@ -375,9 +399,9 @@ class Scheduling:
             return self._all_of(infos)
 
     def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
-        time, decisions = self._time, self._attempts.decisions
+        time, decisions = self._time, self.attempts.decisions
         if len(infos) == 1:
-            self._engine.state.expect(infos[0])
+            self.engine.state.expect(infos[0])
         time.submit(Changes(t.Pod, [Change(None, info.pod) for info in infos]))
         try:
             time.run()
@@ -387,14 +411,14 @@ class Scheduling:
                 found += [self._gated(info) for info in infos if info.uid not in decisions]
             return found
         finally:
-            self._engine.queue.clear()
+            self.engine.queue.clear()
             self.store.forget()
             time.forget_volumes()
-            self._attempts.clear()
+            self.attempts.clear()
 
     def _give_up_waiting(self) -> None:
         """End everything that waits for time. No pod is tried afterwards, as time would have passed."""
-        time, waiting, preparing = self._time, self._engine.waiting_pods, self._engine.context.pods_in_pre_bind.uids()
+        time, waiting, preparing = self._time, self.engine.waiting_pods, self.engine.context.pods_in_pre_bind.uids()
         if not len(waiting) and not preparing:
             return
         time.submit(Stopped())
