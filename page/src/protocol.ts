@@ -146,12 +146,14 @@ export interface FrameRecord {
   pods: PodsRecord;
   goneNodes: string[];
   gonePods: string[];
+  devices: DevicesRecord | null;
 }
 
 export interface FramesRecord {
   kind: string;
   timeline: string;
   start: SnapshotMessage;
+  devices: DevicesRecord | null;
   frames: FrameRecord[];
 }
 

@@ -68,6 +68,8 @@ const KEPT: Record<"workload" | "namespace", ReadonlyMap<string, number>> = {
 };
 
 export class Colours {
+  /** The number of pods of each kind, of those given. */
+  readonly given: ReadonlyMap<string, number>;
   /** The largest kinds first. */
   readonly legend: LegendEntry[];
   /** All paints; several kinds can share one. */
@@ -84,8 +86,8 @@ export class Colours {
     all = true,
   ) {
     this.#nameOf = NAMERS[by](now);
-    const counts = this.counts(pods);
-    const names = ordered(by, counts);
+    this.given = this.counts(pods);
+    const names = ordered(by, this.given);
     const order = by === "workload" || by === "namespace" ? placed(names, KEPT[by]) : undefined;
     if (order && all) KEPT[by as "workload" | "namespace"] = order;
     this.legend = names.map((name, i) => {
@@ -135,7 +137,7 @@ const NAMERS: Record<ColourBy, (now: number) => (pod: PodItem) => string> = {
   age: (now) => (pod) => (pod.created ? AGES.find(([limit]) => (now - pod.created) / 1000 < limit)![1] : "older"),
 };
 
-function ordered(by: ColourBy, counts: Map<string, number>): string[] {
+function ordered(by: ColourBy, counts: ReadonlyMap<string, number>): string[] {
   const names = [...counts.keys()];
   if (by === "priority")
     return names.sort((one, other) => Number(one.replaceAll(",", "")) - Number(other.replaceAll(",", "")));

@@ -213,6 +213,44 @@ const podsAt = (node: string): PodsRecord => ({
   amountSets: [{}],
 });
 
+test("devices of a timeline are those of the moment", () => {
+  const counts = (held: number) => ({ a: [{ driver: "x", devices: 4, held, unusable: 0 }] });
+  const nodes = { ...noNodes, name: ["a"], labels: [0], taints: [0], allocatable: [0], unschedulable: [false] };
+  const devices = (held: number) => ({
+    kind: "Devices",
+    nodes: counts(held),
+    pods: { "d/p": held ? { x: held } : {} },
+  });
+  const frame = { time: "", nodes: noNodes, pods: podsAt("a"), goneNodes: [], gonePods: [] };
+  const timeline = new Timeline({
+    kind: "Frames",
+    timeline: "t",
+    devices: devices(0),
+    start: {
+      kind: "snapshot",
+      version: 1,
+      nodes: { ...nodes, labelSets: [{}], taintSets: [[]], amountSets: [{}] },
+      pods: podsAt("a"),
+    },
+    frames: [
+      { ...frame, devices: devices(2) },
+      { ...frame, devices: devices(0) },
+    ],
+  });
+  const seen = (moment: number) => {
+    timeline.go(moment);
+    const { nodes, pods } = timeline.model;
+    return [nodes.get("a")!.freeDevices!.x, nodes.get("a")!.allocatable.x, pods.get("d/p")!.requests.x];
+  };
+  assert.deepEqual([0, 1, 2, 1, 0].map(seen), [
+    [4, 4, undefined],
+    [2, 4, 2],
+    [4, 4, undefined],
+    [2, 4, 2],
+    [4, 4, undefined],
+  ]);
+});
+
 test("a timeline goes on and back", () => {
   const frames = ["a", "b", "c"].map((node) => ({
     time: "",

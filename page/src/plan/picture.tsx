@@ -48,13 +48,14 @@ export function Picture(props: Props) {
   selects.current = Boolean(props.selectedNode || props.selectedPod);
   /** The size of the window when the picture was measured last. */
   const measured = useRef("");
+  const measure = useRef(() => {});
 
   // Before the first paint, which would otherwise lack the picture.
   useLayoutEffect(() => {
     const made = new Canvas(base.current!, top.current!, () => props.pendingPods?.());
     canvas.current = made;
     if (props.handle) props.handle.current = made;
-    const measure = () => {
+    measure.current = () => {
       const { width, height } = box.current!.getBoundingClientRect();
       const window = `${innerWidth} ${innerHeight}`;
       // The panel beside a selection moves nothing under the pointer: it takes from the end of the picture.
@@ -64,9 +65,9 @@ export function Picture(props: Props) {
       if (!keeps) setAspect(Math.max(0.3, Math.round((4 * width) / Math.max(1, height)) / 4));
       made.resize(Math.max(50, width), Math.max(50, height), keeps);
     };
-    measure();
+    measure.current();
     made.recolour();
-    const watching = new ResizeObserver(measure);
+    const watching = new ResizeObserver(measure.current);
     watching.observe(box.current!);
     const stops = [onThemeChange(() => made.recolour()), () => watching.disconnect(), () => made.stop()];
     return () => stops.forEach((stop) => stop());
@@ -78,6 +79,8 @@ export function Picture(props: Props) {
   );
   const places = useMemo(() => (aspect ? layout(groups, aspect) : NOWHERE), [groups, aspect]);
   useLayoutEffect(() => {
+    // A legend that has grown makes the picture smaller; found out later, everything would be drawn twice.
+    measure.current();
     const scene: Scene = {
       plan,
       layout: places,

@@ -1,5 +1,5 @@
 /** The plan: nodes as bays grouped by a label, pods as boxes in them, pending pods below, and what is chosen beside it. */
-import { useCallback, useMemo, useRef, useState } from "preact/hooks";
+import { useMemo, useRef, useState } from "preact/hooks";
 import { amount, count, grouped, percent, sortedNames } from "../parts/format";
 import { PictureButtons } from "../parts/pictures";
 import { Swatch } from "../parts/swatch";
@@ -52,8 +52,8 @@ export function PlanView({ source, plan, address }: ViewProps) {
   );
   // Recomputed only when the set of kinds changes, so that the legend is stable.
   const kinds = useKinds(plan, version, settings.colour);
-  const colours = useMemo(
-    () => new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading),
+  const [colours, made] = useMemo(
+    () => [new Colours(settings.colour, plan.pods.values(), Date.now(), !plan.loading), version] as const,
     [plan, settings.colour, kinds, plan.loading],
   );
   const matches = useMemo(() => parseSelector(filter), [filter]);
@@ -65,13 +65,14 @@ export function PlanView({ source, plan, address }: ViewProps) {
         : undefined,
     [plan, version, matches],
   );
-  const counts = useMemo(() => colours.counts(found ?? plan.pods.values()), [plan, version, found, colours]);
-  const shown = useCallback(
-    (item: PodItem) =>
-      (typeof matches === "string" || matches(item.labels)) &&
-      (!workload || item.family === workload || item.namespace === workload),
-    [matches, workload],
+  const counts = useMemo(
+    () => (made === version && !found ? colours.given : colours.counts(found ?? plan.pods.values())),
+    [plan, version, found, colours],
   );
+  const shown = useMemo(() => {
+    const named = (item: PodItem) => !workload || item.family === workload || item.namespace === workload;
+    return filter && typeof matches !== "string" ? (item: PodItem) => named(item) && matches(item.labels) : named;
+  }, [filter, matches, workload]);
   const queue = useQueue(source, plan, version);
   const ghost = query.get("ghost") ?? "";
   const ghosts = useMemo(() => ghostsOf(plan, ghost), [plan, ghost, nodesVersion]);

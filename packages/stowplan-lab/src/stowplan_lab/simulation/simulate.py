@@ -533,7 +533,7 @@ class Simulation:
             self.prepare()
         self._digest.go_to(sink)
         if self._timeline is not None:
-            self._timeline.begin(self.engine.state, self.ledger.waiting, self._cost)
+            self._timeline.begin(self.engine.state, self.ledger.waiting, self._cost, features=self.engine.features)
         expected = self._expected()
         duration = self.scenario.duration
 

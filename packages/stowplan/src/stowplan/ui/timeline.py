@@ -6,17 +6,23 @@ many frames, neighbors are merged and the interval doubles, so that their number
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from stowplan.history.recordings.recording_files import moment_text
+from stowplan.kube.api.types import ResourceSlice
+from stowplan.kube.config import DEFAULT_FEATURES, FeatureGates
 from stowplan.kube.structs import PlainStruct
 from stowplan.kube.timing.waits import WaitingPods, Waits
 from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.inspection.devices import Devices, DevicesRecord
 from stowplan.scheduler.inspection.records import Record
 from stowplan.scheduler.inspection.room import room_for, standard_shapes
 from stowplan.ui.plan import Plan, PlanChange, difference
@@ -39,6 +45,7 @@ UNITS: dict[str, Unit] = {
     "wait95": "seconds",
 }
 
+V = TypeVar("V")
 
 #: A mark of something planned.
 EVENT = "event"
@@ -83,12 +90,16 @@ class FrameRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     pods: PodsRecord
     gone_nodes: tuple[str, ...]
     gone_pods: tuple[str, ...]
+    #: Of nodes and pods whose devices are others now; empty for those that have none any more.
+    devices: DevicesRecord | None = None
 
 
 class FramesRecord(Record, frozen=True, kw_only=True, omit_defaults=False):
     kind: str = "Frames"
     timeline: str
     start: SnapshotMessage
+    #: At the start.
+    devices: DevicesRecord | None = None
     frames: tuple[FrameRecord, ...]
 
 
@@ -97,6 +108,7 @@ class Run(NamedTuple):
 
     state: ClusterState
     moments: Iterable[float]
+    features: FeatureGates = DEFAULT_FEATURES
 
 
 class Frame(PlainStruct, frozen=True):
@@ -105,6 +117,8 @@ class Frame(PlainStruct, frozen=True):
     time: float
     change: PlanChange
     figures: Mapping[str, float]
+    #: As in `FrameRecord`.
+    devices: DevicesRecord | None = None
 
 
 @dataclass
@@ -124,7 +138,7 @@ class Timeline:
             self.frames.append(frame)
         else:
             self.start.apply(frame.change)
-            self.frames.append(Frame(frame.time, PlanChange(), frame.figures))
+            self.frames.append(Frame(frame.time, PlanChange(), frame.figures, frame.devices))
         self._known.difference_update(frame.change.gone_nodes)
         self._known.update(frame.change.nodes)
 
@@ -134,8 +148,10 @@ class Timeline:
         self.frames = frames[:1]
         for i in range(1, len(frames), 2):
             one, other = frames[i], frames[min(i + 1, len(frames) - 1)]
-            change = one.change if one is other else one.change.then(other.change)
-            self.frames.append(Frame(other.time, change, other.figures))
+            if one is not other:
+                devices = _changed_devices(one.devices, other.devices)
+                other = Frame(other.time, one.change.then(other.change), other.figures, devices)
+            self.frames.append(other)
 
     def end(self) -> Plan:
         """The plan after all frames."""
@@ -192,6 +208,7 @@ class Timeline:
         return FramesRecord(
             timeline=name,
             start=snapshot(self.start, version=1),
+            devices=self.frames[0].devices if self.frames else None,
             frames=tuple(_frame(frame) for frame in self.frames[1:]),
         )
 
@@ -204,15 +221,24 @@ def _frame(frame: Frame) -> FrameRecord:
         pods=found.pods,
         gone_nodes=found.gone_nodes,
         gone_pods=found.gone_pods,
+        devices=frame.devices,
     )
+
+
+def _changed_devices(one: DevicesRecord | None, other: DevicesRecord | None) -> DevicesRecord | None:
+    """Both changes combined."""
+    if one is None or other is None:
+        return one or other
+    return DevicesRecord(nodes=one.nodes | other.nodes, pods=one.pods | other.pods)
 
 
 def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MAX_FRAMES) -> Timeline:
     """The timeline of consecutive runs; `waiting` changes while they are played."""
     timeline, interval = Timeline(), FIRST_INTERVAL
-    plan = Plan()
+    plan, devices = Plan(), DevicesRecord(nodes={}, pods={})
     for run in runs:
-        sampler, last, now = StateSampler(run.state, waiting, plan), None, None
+        sampler = StateSampler(run.state, waiting, plan, devices=devices, features=run.features)
+        last = now = None
         try:
             for now in run.moments:
                 if last is not None and now - last < interval:
@@ -226,7 +252,7 @@ def timeline_of(runs: Iterable[Run], waiting: WaitingPods, *, most: int = MAX_FR
                 sampler.sample_into(timeline, now)
         finally:
             sampler.end()
-        plan = sampler.plan
+        plan, devices = sampler.plan, sampler.devices
     return timeline
 
 
@@ -239,8 +265,14 @@ class StateSampler:
         waiting: WaitingPods,
         before: Plan | None = None,
         more: Callable[[], Mapping[str, float]] = dict,
+        *,
+        devices: DevicesRecord | None = None,
+        features: FeatureGates = DEFAULT_FEATURES,
     ) -> None:
-        """`before`: the plan that the first frame is compared with; `more`: figures of the caller."""
+        """`before`, `devices`: what the first frame is compared with; `more`: figures of the caller."""
+        #: The last counts.
+        self.devices = devices or DevicesRecord(nodes={}, pods={})
+        self._features = features
         self._more = more
         self._state = state
         self._waiting = waiting
@@ -256,6 +288,10 @@ class StateSampler:
     def end(self) -> None:
         self._follower.end()
 
+    @cached_property
+    def _counting(self) -> Devices:
+        return Devices(self._state, self._features)
+
     def sample(self, now: float) -> Frame | None:
         """None: nothing has happened, or the initial lists are not complete yet."""
         change, plan = self._follower.changes(), self._follower.plan
@@ -266,12 +302,39 @@ class StateSampler:
         elif not change and self._last == now:
             return None
         self._last = now
-        return Frame(now, change, {**figures_of(self._state, plan, self._waiting.until(now)), **self._more()})
+        devices = self._changed_devices()
+        figures = figures_of(self._state, plan, self._waiting.until(now))
+        return Frame(now, change, {**figures, **_held(self.devices), **self._more()}, devices)
+
+    def _changed_devices(self) -> DevicesRecord | None:
+        """What has changed since the last frame."""
+        before = self.devices
+        if not self._state.objects.count(ResourceSlice) and not before.nodes:
+            return None
+        now = self._counting.counts()
+        self.devices = DevicesRecord(nodes=now.nodes, pods=dict(now.pods))
+        nodes, pods = _changed(before.nodes, now.nodes, ()), _changed(before.pods, now.pods, {})
+        return DevicesRecord(nodes=nodes, pods=pods) if nodes or pods else None
 
     def sample_into(self, timeline: Timeline, now: float) -> None:
         found = self.sample(now)
         if found is not None:
             timeline.add(found)
+
+
+def _changed(before: Mapping[str, V], now: Mapping[str, V], none: V) -> dict[str, V]:
+    found = {name: value for name, value in now.items() if before.get(name) != value}
+    return found | {name: none for name in before if name not in now}
+
+
+def _held(devices: DevicesRecord) -> dict[str, float]:
+    """The share of each driver's devices that is held."""
+    held: Counter[str] = Counter()
+    whole: Counter[str] = Counter()
+    for one in chain.from_iterable(devices.nodes.values()):
+        held[one.driver] += one.held
+        whole[one.driver] += one.devices
+    return {driver: round(held[driver] / number, 4) for driver, number in sorted(whole.items())}
 
 
 def figures_of(state: ClusterState, plan: Plan, waits: Waits) -> dict[str, float]:

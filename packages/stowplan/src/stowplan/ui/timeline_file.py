@@ -15,8 +15,10 @@ from typing import Any, BinaryIO
 
 import msgspec
 
+from stowplan.kube.config import DEFAULT_FEATURES, FeatureGates
 from stowplan.kube.timing.waits import WaitingPods
 from stowplan.scheduler.cluster.state import ClusterState
+from stowplan.scheduler.inspection.devices import DevicesRecord
 from stowplan.scheduler.inspection.records import Record
 from stowplan.ui.plan_messages import DeltaMessage, change_of, delta
 from stowplan.ui.source_records import ConfigurationRecord
@@ -61,6 +63,7 @@ class _FrameLine(Record, frozen=True, kw_only=True, omit_defaults=False):
     time: float
     figures: dict[str, float]
     change: DeltaMessage
+    devices: DevicesRecord | None = None
 
 
 class _EventsLine(Record, frozen=True, kw_only=True, omit_defaults=False):
@@ -86,9 +89,16 @@ class TimelineWriter:
         self._sampler: StateSampler | None = None
         self._write(header)
 
-    def begin(self, state: ClusterState, waiting: WaitingPods, more: Callable[[], Mapping[str, float]] = dict) -> None:
+    def begin(
+        self,
+        state: ClusterState,
+        waiting: WaitingPods,
+        more: Callable[[], Mapping[str, float]] = dict,
+        *,
+        features: FeatureGates = DEFAULT_FEATURES,
+    ) -> None:
         """`more`: further figures of each moment."""
-        self._sampler = StateSampler(state, waiting, more=more)
+        self._sampler = StateSampler(state, waiting, more=more, features=features)
 
     def moment(self, now: float) -> None:
         """Called at each moment of the state; samples it if a frame is due."""
@@ -112,13 +122,15 @@ class TimelineWriter:
         if found is None:
             return
         self._next = now + self._interval
-        change = found.change
+        change, devices = found.change, found.devices
         self._rows += len(change.nodes) + len(change.pods)
+        self._rows += 0 if devices is None else len(devices.nodes) + len(devices.pods)
         if self._rows > MAX_ROWS:
             self._write(_EndLine(note=f"the plan is known up to here: it is kept for {MAX_ROWS:,} changes of pods"))
             self._sampler = None
             return
-        self._write(_FrameLine(time=now, figures=dict(found.figures), change=delta(change, version=1)))
+        line = _FrameLine(time=now, figures=dict(found.figures), change=delta(change, version=1), devices=devices)
+        self._write(line)
         self._frames += 1
         if self._frames % MAX_FRAMES == 0:
             self._interval *= 2
@@ -164,6 +176,6 @@ def _read_line(line: bytes, timeline: Timeline) -> None:
         timeline.note = msgspec.json.decode(line, type=_EndLine).note
         return
     read = msgspec.json.decode(line, type=_FrameLine)
-    timeline.add(Frame(read.time, change_of(read.change), read.figures))
+    timeline.add(Frame(read.time, change_of(read.change), read.figures, read.devices))
     if len(timeline.frames) > MAX_FRAMES:
         timeline.halve()

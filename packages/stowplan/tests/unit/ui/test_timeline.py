@@ -10,6 +10,7 @@ from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.ui.plan import Plan, PlanChange, difference, plan_of
 from stowplan.ui.timeline import MAX_MARKS, Run, timeline_of
 from support.examples import times
+from support.plugins.devices import DRIVER, a_claim, a_device, a_slice, allocation, exactly
 from support.what_if.objects import node, pod
 
 
@@ -39,6 +40,34 @@ def filled():
     state = ClusterState()
     state.add_node(decode_object(node("a")))
     return state
+
+
+@pytest.mark.parametrize("most", [9, 2])
+def test_devices_over_time(most):
+    state = filled()
+    user = {"resource": "pods", "name": "p", "uid": "p"}
+    held = a_claim("held", exactly(), status={**allocation("gpu-0", pool="a"), "reservedFor": [user]})
+    claim = decode_object(held)
+    steps = [
+        (
+            10.0,
+            lambda: state.objects.put(decode_object(a_slice("a", a_device("gpu-0"), a_device("gpu-1"), nodeName="a"))),
+        ),
+        (11.0, lambda: None),
+        (12.0, lambda: put(state, "p", "a")),
+        (13.0, lambda: state.objects.put(claim)),
+        (14.0, lambda: None),
+        (15.0, lambda: state.objects.remove(claim)),
+    ]
+    timeline = seen(state, played(state, steps), most=most)
+    record = timeline.frames_record("recorded")
+    assert record.devices.nodes["a"][0].devices == 2
+    changes = [frame.devices for frame in record.frames if frame.devices is not None]
+    assert changes[-1].pods == {"default/p": {}}
+    assert changes[-1].nodes["a"][0].held == 0
+    if most == 9:
+        assert changes[0].pods == {"default/p": {DRIVER: 1}}
+        assert [frame.figures[DRIVER] for frame in timeline.frames] == [0, 0, 0, 0.5, 0.5, 0]
 
 
 def test_a_timeline():

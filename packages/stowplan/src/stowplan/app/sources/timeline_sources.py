@@ -149,7 +149,7 @@ def _played(files: Sequence[str], plugins: Sequence[str], waiting: _RecordedPods
     for file in files:
         calls = InterruptedCalls()
         with Replayed(file, _registry(plugins, calls), interrupted=calls) as again:
-            yield Run(again.engine.state, _moments(again, waiting))
+            yield Run(again.engine.state, _moments(again, waiting), again.engine.features)
 
 
 def _moments(again: Replayed, waiting: _RecordedPods) -> Iterator[float]:
@@ -184,8 +184,8 @@ def rerun_timeline(
 ) -> Timeline:
     """The same pods and nodes with another configuration. Raises RecordingError, ConfigError."""
     files = files_of_run(path)
-    again, _ = _rerun(files, config, plugins, version)
-    return timeline_of([Run(again.state, _rerun_moments(again, files))], again.waiting_now)
+    again, features = _rerun(files, config, plugins, version)
+    return timeline_of([Run(again.state, _rerun_moments(again, files), features)], again.waiting_now)
 
 
 def rerun_until(
