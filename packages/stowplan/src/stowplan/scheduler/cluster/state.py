@@ -152,6 +152,7 @@ class ClusterState(PodsOnNodes):
         """
         old = self._placed.get(pod.metadata.uid)
         if old is not None and is_copy(pod, old.pod):
+            # The most frequent update: our own binding, confirmed by the watch. Nothing that counts changes.
             if _stays(pod, old):
                 self.nominator.delete(old.uid)
                 self.pending.remove(old.key)
@@ -222,6 +223,7 @@ class ClusterState(PodsOnNodes):
             return
         if info.uid not in self._assumed:
             raise ValueError(f"pod {info.uid}({info.key}) wasn't assumed so cannot be forgotten")
+        # What the cluster has under the UID, which may be another object than the caller's.
         self._stop_assuming(info.uid)
         self._take_off(self._placed[info.uid])
 

@@ -241,6 +241,7 @@ class MatchCounts(_CountMatrix):
 
     def slot(self, term: PodTerm, pods: PodTable) -> int:
         """The slot of a term; a new term is counted over all pods."""
+        # Also for a known term: what was asked for last is dropped last.
         self._clock += 1
         slot = self._slots.get(term)
         if slot is None:
@@ -257,6 +258,7 @@ class MatchCounts(_CountMatrix):
         matching = [shape for shape in self._candidate_shapes(term) if term.matches(shape)]
         for shape in matching:
             self._slots_of[shape.id][term.live_only].append(slot)
+        # Over the pods as they are, those of an open transaction included: its undo takes them off again.
         self.counts[slot] = pods.count_by_row([s.id for s in matching], self.counts.shape[1], live_only=term.live_only)
         self._touch(slot)
         # Those of the slot's former term.

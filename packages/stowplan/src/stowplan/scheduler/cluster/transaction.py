@@ -99,6 +99,7 @@ class Transactions:
 
     def leave_inner(self, transaction: Transaction) -> bool:
         """Undo the open transactions inside this one; return whether there were any."""
+        # A generator or an exception has left them open: they end as if they had been left in order.
         inner = self._open[self._open.index(transaction) + 1 :]
         for one in reversed(inner):
             one.end(undo=True)

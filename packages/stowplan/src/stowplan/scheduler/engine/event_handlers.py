@@ -104,6 +104,7 @@ class EventHandlers:
         if of_groups:
             changes = [Change(*(pod and self._declared.pod(pod) for pod in (one.old, one.new))) for one in changes]
         for change in changes:
+            # A bug of ours or of a hint must not cost the changes after it: they are delivered once.
             failed = call(apply, change.old, change.new, check=None, failed=Raised)
             if failed is not None:
                 text, subject = "Failed to process a changed object", change.new or change.old

@@ -225,6 +225,7 @@ class PodStatuses:
 
     def write(self, pod: Pod, *, condition: PodCondition | None = None, nominated_node_name: str | None = None) -> None:
         """Record a status change, to be written soon. A nominated node of None keeps the current one, "" clears it."""
+        # The common case of a pod that fails again in the same way: no record is made for it.
         if uid_of(pod) not in self._known:
             conditions = () if condition is None else (condition,)
             if status_patch(pod.status, conditions=conditions, nominated_node_name=nominated_node_name) is None:
@@ -409,6 +410,7 @@ class PodStatuses:
         assert note is not None
         self.under_way -= 1
         if isinstance(outcome, Done):
+            # Ahead of the informer: the next patch is the difference to this.
             if isinstance(outcome.value, Pod):
                 writes.see(outcome.value, answer=True)
             self._over(writes, note, None)

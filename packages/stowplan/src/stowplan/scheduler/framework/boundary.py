@@ -132,6 +132,7 @@ def call(  # type: ignore[misc]  # mypy does not match `*args: Any` with `*args:
         if check is None or ((answer is None or answer is SKIP) and not required):
             return answer
         return check(answer)
+    # SystemExit, GeneratorExit and CancelledError of a plugin are failures of the plugin like any other.
     except NEVER_CAUGHT:
         raise
     except BaseException as e:
@@ -215,6 +216,7 @@ async def call_coroutine(
     at: At,
 ) -> R | Status:
     """`call` for a method that must be `async def`. `cancelled`: what the driver's own cancelling raises in it."""
+    # Only making the coroutine is inside this call; its steps are calls of their own (`_run`).
     coroutine = call(method, *args, check=partial(_awaitable, method), required=True, failed=Raised, at=at)
     if isinstance(coroutine, Raised):
         return raised(coroutine.cause, method)

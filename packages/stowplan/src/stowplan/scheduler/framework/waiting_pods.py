@@ -104,6 +104,7 @@ class WaitingPod:
 
     def resolve(self, status: Status) -> bool:
         """End the wait with this status; False if it was already decided otherwise."""
+        # Before it is submitted: the step that takes it may decide it within this call.
         undecided = self.decision is None
         if self._outside is not None and self._outside.rejected(self.uid, status):
             return undecided and self.decision == status
@@ -130,6 +131,7 @@ class WaitingPod:
         if self.decision is not None:
             return False
         self.decision = decision
+        # Decided before anyone is told: a listener may signal the pod again, which must find it decided.
         listeners, self._listeners = self._listeners, []
         for listener in listeners:
             listener(decision)
@@ -210,12 +212,14 @@ class PodInPreBind:
         if self._outside is not None and self._outside.cancelled(self._uid, reason):
             return True
         if self.cancelled_for is None:
+            # First the reason, which whoever is told looks at.
             self.cancelled_for = reason
             self._cancel(reason)
         return True
 
     def mark_prebound(self) -> bool:
         """Mark PreBind as completed; False if the pod was cancelled."""
+        # One or the other, for good: preemption counts on the room of a pod that it has cancelled.
         self.prebound = self.cancelled_for is None
         return self.prebound
 

@@ -175,6 +175,7 @@ class GroupEntries:
 
     def tried(self, root: str, end: TrialEnd, cause: str) -> QueuedGroup | None:
         """Return a tree with its pending pods; None if there are none."""
+        # No longer on trial, so pods that come from now on join the entry.
         entry = self._on_trial.pop(root, None)
         pending = self._aside[Place.PENDING].pop(root, None)
         if entry is None or pending is None:

@@ -118,6 +118,7 @@ class Requeueing:
 
     def read_registrations(self) -> None:
         """Read the events that all plugins register; drop what was derived from earlier ones."""
+        # All of it at once: what was derived from a former set of plugins would leave pods waiting for ever.
         self._registered = {name: _registered(framework) for name, framework in self._frameworks.items()}
         self._interests: dict[ClusterEvent, Interest] = {}
         #: (plugin, event) of hints that raised; each is reported once, or a broken hint would flood the log.
@@ -228,6 +229,7 @@ class Requeueing:
         pods: dict[str, QueuedPod] = {}
         for named in question.named:
             pods.update(group.naming(named, name))
+        # Others are not asked: they name another object, and every hint would say Skip.
         for queued in pods.values():
             if pre_check is not None and not pre_check(queued.pod):
                 continue

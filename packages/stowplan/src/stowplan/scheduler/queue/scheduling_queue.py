@@ -383,6 +383,8 @@ class SchedulingQueue:
             self._log_unmoved(interest, pre_check)
         groups = self._places.unschedulable.groups_of(interest.listeners)
         if groups:
+            # All hints before any move, which changes what is iterated. Then in order of arrival, which does not depend
+            # on how rejections are grouped.
             found = self._requeueing.helped(groups, happened, pre_check)
             helped = sorted(found if self._groups is None else by_entity(found), key=_arrival)
             for queued, strategy in helped:
@@ -390,6 +392,7 @@ class SchedulingQueue:
             if helped:
                 pods = [pod for queued, _ in helped for pod in pods_of(queued)]
                 self._observer.woken(pods, event, old if new is None else new)
+        # For pods that are being tried on an older state: they are asked when they return.
         if self._in_flight:
             self._in_flight.record(happened)
             verbose = _log.v(5)
@@ -438,6 +441,7 @@ class SchedulingQueue:
 
     def register(self) -> None:
         """Read the registrations after plugins were switched on or off; requeue the pods of those that are off."""
+        # Before they are read anew, which forgets the plugins that are off.
         before = self._requeueing.rejecting_plugins()
         self._requeueing.read_registrations()
         off = before - self._requeueing.rejecting_plugins()
@@ -505,6 +509,7 @@ class SchedulingQueue:
                 self._places.requeue_unschedulable(queued, Strategy.AFTER_BACKOFF, UNSCHEDULABLE_TIMEOUT.label)
         if overdue and self._in_flight:
             self._in_flight.record(InFlightEvent(UNSCHEDULABLE_TIMEOUT, None, None))
+        # Anew, as requeued pods may have been the oldest.
         left = (q.waits_since for q in self._places.unschedulable_entities() if self._places.times_out(q))
         self._places.oldest = min(left, default=inf)
 

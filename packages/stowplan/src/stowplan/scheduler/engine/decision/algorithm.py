@@ -109,6 +109,7 @@ class SchedulingAlgorithm:
             return []
         started = framework.now()
         evaluation = self.evaluation(framework, pods[0])
+        # One by one they are told why: a rejection has a diagnosis, and PostFilter is asked about it.
         outcome = evaluation.filter(pods[0], within=rows)
         if outcome.error is not None or outcome.diagnosis is not None:
             return []

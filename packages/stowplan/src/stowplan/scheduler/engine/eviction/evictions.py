@@ -223,6 +223,7 @@ class Evictions:
             self._context.reporter.report(
                 f"Preemption {preemption.purpose}: cannot clear nominatedNodeName of pod {info.key}: {failed}"
             )
+        # Not at once: the listener may be called within the call that sends the patch.
         self._outbox.at_step_end(preemption)
 
     def _evict_others(self, preemption: PlanRecord) -> None:

@@ -90,6 +90,7 @@ class VictimEvictions:
     def _fail(self, eviction: VictimRecord, error: Exception) -> None:
         """A failure stops the plan. Evictions in progress are completed, so that every deleted pod gets its event."""
         preemption = eviction.preemption
+        # Before it is over, after which the plan looks at this.
         preemption.stopped = preemption.refused = True
         self._context.reporter.report(
             f"Preemption {preemption.purpose}: cannot evict pod {eviction.victim.key}: {error}"
@@ -179,6 +180,7 @@ class VictimEvictions:
         else:
             eviction.stage = EvictionStage.DELETING
             metadata = eviction.known_pod.metadata
+            # By UID: the name may belong to another pod by the time that the request arrives.
             self._ask(eviction, Delete(kind=Pod, namespace=metadata.namespace, name=metadata.name, uid=metadata.uid))
 
     def _ask(self, eviction: VictimRecord, request: Delete | Read) -> None:

@@ -113,6 +113,7 @@ class GroupPreemption:
         self, framework: Framework, group: str, pods: Sequence[QueuedPod], at: At, steps: PodGroupPostFilterSteps
     ) -> CycleSteps[PodGroupPostFilterResult]:
         """Try the group without the pods that the plugin proposes, until it has its result."""
+        # Before the pods are off, as their removal is undone.
         version, metrics = self._state.version, framework.metrics
         started = 0.0 if metrics is None else metrics.now()
         removed = RemovedPods(self._state, self._sampling)

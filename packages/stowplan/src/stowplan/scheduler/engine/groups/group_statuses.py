@@ -78,6 +78,7 @@ class GroupStatuses:
             subresource="status",
             lane="status",
         )
+        # In place of an older one, whose answer and retry no longer count (`send`, `answered`).
         patch = self._under_way[group] = GroupPatch(self, group, request)
         self.send(patch)
 

@@ -92,6 +92,7 @@ class TreeTrial:
             results: Results = {}
             try:
                 yield from self._try(self._root, whole_cluster(self._cluster), None, results)
+            # From the start, as the other groups were decided on a cluster that is no more.
             except TreeChangedError:
                 continue
             return self._completed(results)
@@ -117,6 +118,7 @@ class TreeTrial:
             )
         results[group] = found
         if siblings is not None and found.status.code == Code.Success:
+            # For the siblings after it, which are tried on what this one leaves.
             try:
                 for leaf in successful_leaves(self._trees.children, group, results):
                     siblings.assume(results[leaf].pods)
