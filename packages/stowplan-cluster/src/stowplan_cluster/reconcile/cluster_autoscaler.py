@@ -67,7 +67,13 @@ class Order(NamedTuple):
     pods: Sequence[str]
 
 
-def nodes_to_add(groups: Iterable[NodeGroup], waiting: Sequence[WaitingPod], accepts: Accepts) -> list[Order]:
+class ScaleUp(NamedTuple):
+    orders: Sequence[Order]
+    #: Pods that neither these nodes nor those that are coming would take.
+    left: Sequence[WaitingPod]
+
+
+def nodes_to_add(groups: Iterable[NodeGroup], waiting: Sequence[WaitingPod], accepts: Accepts) -> ScaleUp:
     found = []
     for group in sorted(groups, key=_price_of_cpu):
         if not waiting:
@@ -81,7 +87,19 @@ def nodes_to_add(groups: Iterable[NodeGroup], waiting: Sequence[WaitingPod], acc
         if nodes.used > group.coming:
             pods = [uid for uid, place in places.items() if place is not None and place >= group.coming]
             found.append(Order(group.name, nodes.used - group.coming, pods))
-    return found
+    return ScaleUp(found, waiting)
+
+
+_AT_LIMIT = "max node group size reached"
+
+
+def unhelped_text(groups: Iterable[NodeGroup], refusals: Mapping[str, Sequence[str]]) -> str:
+    """Why no group gets a node for a pod. `refusals`: why a node of a group refuses it, for groups with room."""
+    counted: Counter[str] = Counter()
+    for group in groups:
+        counted.update(refusals[group.name] if group.room > 0 else (_AT_LIMIT,))
+    reasons = ", ".join(sorted(f"{number} {reason}" for reason, number in counted.items()))
+    return f"pod didn't trigger scale-up: {reasons}"
 
 
 def _price_of_cpu(group: NodeGroup) -> tuple[float, str]:

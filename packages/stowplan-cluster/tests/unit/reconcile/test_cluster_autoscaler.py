@@ -2,7 +2,7 @@
 
 import pytest
 
-from stowplan_cluster.reconcile.cluster_autoscaler import NodeGroup, WaitingPod, nodes_to_add
+from stowplan_cluster.reconcile.cluster_autoscaler import NodeGroup, WaitingPod, nodes_to_add, unhelped_text
 
 
 def group(name, cpu=4, *, price=1.0, coming=0, room=10):
@@ -17,8 +17,8 @@ def anything(name, waiting):
     return {pod.uid for pod in waiting}
 
 
-def numbers(orders):
-    return {order.group: order.nodes for order in orders}
+def numbers(found):
+    return {order.group: order.nodes for order in found.orders}
 
 
 @pytest.mark.parametrize(
@@ -51,5 +51,17 @@ def test_only_pods_that_a_group_accepts():
 
 
 def test_pods_that_fit_on_nodes_that_come_did_not_order_any():
-    (order,) = nodes_to_add([group("a", coming=1)], pods(4, 4, 4), anything)
-    assert (order.nodes, order.pods) == (2, ["p1", "p2"])
+    (order,), left = nodes_to_add([group("a", coming=1)], pods(4, 4, 4), anything)
+    assert (order.nodes, order.pods, left) == (2, ["p1", "p2"], [])
+
+
+def test_pods_that_no_node_would_take_are_left():
+    waiting = pods(4, 5)
+    assert nodes_to_add([group("a", coming=1), group("b", room=0)], waiting, anything).left == waiting[1:]
+
+
+def test_why_no_group_helps():
+    groups = [group("a"), group("b", room=0), group("c"), group("d")]
+    reasons = {"a": ["Insufficient cpu"], "c": ["Insufficient cpu", "Insufficient memory"], "d": []}
+    text = "pod didn't trigger scale-up: 1 Insufficient memory, 1 max node group size reached, 2 Insufficient cpu"
+    assert unhelped_text(groups, reasons) == text

@@ -41,6 +41,7 @@ from stowplan_cluster.reconcile.cluster_autoscaler import (
     next_look,
     node_amounts,
     nodes_to_add,
+    unhelped_text,
 )
 from stowplan_cluster.reconcile.nodes import CHECK_AGAIN, EVICT_AGAIN
 from stowplan_cluster.reconcile.pods import PODS
@@ -48,6 +49,8 @@ from stowplan_cluster.reconcile.views import Key
 
 #: Seconds between two looks.
 INTERVAL = 10.0
+#: After how many seconds a pod is told the same again.
+_TELL_AGAIN = 300.0
 #: The taint of a node that is to go; its value is the time.
 TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
 #: Times that are closer than this are the same: timers are rounded.
@@ -58,6 +61,8 @@ class Trials(Protocol):
     """What the scheduler's filters say; see `stowplan.ask.what_if.node_trials`."""
 
     def accepted_pods(self, node: Node, pods: Sequence[Pod]) -> Collection[str]: ...
+
+    def refusals(self, node: Node, pods: Sequence[Pod]) -> Mapping[str, Sequence[str]]: ...
 
     def fit_elsewhere(self, node: str, pods: Sequence[Pod]) -> bool: ...
 
@@ -71,6 +76,13 @@ class _Coming(NamedTuple):
 
     at: float
     group: str
+
+
+class _Told(NamedTuple):
+    """What an event said of a pod that no group helps."""
+
+    text: str
+    at: float
 
 
 class _Everything(NamedTuple):
@@ -96,6 +108,7 @@ class ClusterAutoscaler:
         #: Rejected pods, and the nodes of those that do not belong to one.
         self._waiting: dict[Key, None] = {}
         self._placed: dict[Key, str] = {}
+        self._told: dict[str, _Told] = {}
         self._idle = IdleNodes()
         self._scale_down = ScaleDown()
         #: When to look: for waiting pods, for nodes with few, and at the node that is being drained.
@@ -216,10 +229,33 @@ class ClusterAutoscaler:
             node = self._groups[name].ready_node(self._next_number(name))
             return trials.accepted_pods(node, [pods[one.uid] for one in some])
 
-        for order in nodes_to_add(map(self._sized, self._groups.values()), waiting, accepts):
+        groups = list(map(self._sized, self._groups.values()))
+        orders, left = nodes_to_add(groups, waiting, accepts)
+        for order in orders:
             self._order(order)
+        if left and not orders:
+            # As in the reference, where some pods were helped nothing is said about the others.
+            self._tell_unhelped(groups, [pods[one.uid] for one in left], trials)
         # Without a change, this would be all; on a cluster, something else may have made room in a group.
         self._look_at = min(self._look_at, self._next_look())
+
+    def _tell_unhelped(self, groups: Sequence[NodeGroup], pods: Sequence[Pod], trials: Trials) -> None:
+        refusals = {
+            one.name: trials.refusals(self._groups[one.name].ready_node(self._next_number(one.name)), pods)
+            for one in groups
+            if one.room > 0
+        }
+        before, self._told = self._told, {}
+        for pod in pods:
+            metadata = pod.metadata
+            stored = self._client.find(PODS, Key(metadata.namespace, metadata.name, metadata.uid))
+            text = unhelped_text(groups, {name: found.get(metadata.uid, ()) for name, found in refusals.items()})
+            told = before.get(metadata.uid)
+            if told is None or told.text != text or told.at + _TELL_AGAIN <= self._client.now:
+                told = _Told(text, self._client.now)
+                if stored is not None:
+                    self._record(stored, "NotTriggerScaleUp", text)
+            self._told[metadata.uid] = told
 
     def _sized(self, group: ScaledGroup) -> NodeGroup:
         coming = self._number_coming(group.name)

@@ -13,14 +13,18 @@ from support.live.controller_cluster import LiveCluster, workload
 
 
 class Trials:
-    """Accepts all pods; nodes have these shares; pods fit elsewhere if `room`."""
+    """Accepts all pods, unless there is a `refusal`; nodes have these shares; pods fit elsewhere if `room`."""
 
     def __init__(self):
         self.used = {}
         self.room = True
+        self.refusal = ""
 
     def accepted_pods(self, node, pods):
-        return {pod.metadata.uid for pod in pods}
+        return () if self.refusal else {pod.metadata.uid for pod in pods}
+
+    def refusals(self, node, pods):
+        return {pod.metadata.uid: [self.refusal] for pod in pods}
 
     def fit_elsewhere(self, node, pods):
         return self.room
@@ -98,6 +102,20 @@ def test_nodes_come_up_to_the_limit(start):
     ]
     cluster.advance(1)
     assert cluster.nodes == ["g-0000", "g-0001", "g-0002"]
+
+
+def test_pods_that_no_group_helps(start):
+    cluster = start(0)
+    cluster.trials.refusal = "Insufficient cpu"
+    cluster.create(workload("ReplicaSet", replicas=1))
+    cluster.settle()
+    cluster.reject()
+    (name,) = [pod["metadata"]["name"] for pod in cluster.pods()]
+    cluster.advance(10)
+    assert cluster.events(name) == [("Normal", "NotTriggerScaleUp", "pod didn't trigger scale-up: 1 Insufficient cpu")]
+    cluster.trials.refusal = ""
+    cluster.advance(10)
+    assert cluster.events(name)[-1][1] == "TriggeredScaleUp"
 
 
 def test_idle_nodes_go_down_to_the_minimum(start):

@@ -181,7 +181,7 @@ class Autoscaler:
             node = group.named(f"{name}-hypothetical", self._fleet.zone_for(group))
             return self._trials.accepted(node, [infos[pod.uid] for pod in pods])
 
-        for order in nodes_to_add(map(self._sized, self._groups), waiting, accepts):
+        for order in nodes_to_add(map(self._sized, self._groups), waiting, accepts).orders:
             self._order(self._fleet.groups[order.group], order.nodes)
 
     def _waiting(self) -> list[PodInfo]:

@@ -43,6 +43,30 @@ class NodeTrials:
     def accepted_pods(self, node: Node, pods: Sequence[Pod]) -> set[str]:
         return self.accepted(node, map(self._engine.state.pod_info, pods))
 
+    def refusals(self, node: Node, pods: Sequence[Pod]) -> dict[str, Sequence[str]]:
+        """UID -> why the filters keep the pod off a new node, in the scheduler's words."""
+        state = self._engine.state
+        reasons: dict[Any, Sequence[str]] = {}
+        found = {}
+        with state.transaction():
+            state.add_node(node)
+            row = state.table.row_of[node.metadata.name]
+            for info in map(state.pod_info, pods):
+                if info.shape not in reasons:
+                    reasons[info.shape] = self._reasons(info, row)
+                found[info.uid] = reasons[info.shape]
+        return found
+
+    def _reasons(self, info: PodInfo, row: int) -> Sequence[str]:
+        framework = self._engine.framework_for(info)
+        if framework is None:
+            return ()
+        evaluation, outcome = self._engine.algorithm.filtered(framework, info)
+        status = outcome.error or outcome.ended_early
+        if status is None:
+            status = (outcome.diagnosis or evaluation.diagnosis(outcome.refused)).status(row)
+        return () if status is None else status.shown_reasons
+
     def fit_elsewhere(self, node: str, pods: Sequence[Pod]) -> bool:
         """Whether there is room for all of a node's pods on others, one after the other."""
         state = self._engine.state
