@@ -7,7 +7,7 @@ all nodes in a cycle, the changed rows when results are reused, and hypothetical
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -132,6 +132,38 @@ class Nodes:
         node = self.table.nodes[row]
         assert node is not None
         return NodeInfo(node, self, i)
+
+
+class SumsColumn:
+    """A number for each row that follows from the sums of its pods, kept between pods.
+
+    The values are those of the nodes at `_generation` and the pods at `_position` in the change log, as in the columns
+    of the engine (`engine/evaluation/columns.py`).
+    """
+
+    def __init__(self) -> None:
+        self._values: Ints = np.zeros(0, np.int64)
+        self._state: ClusterState | None = None
+        self._names: tuple[str, ...] = ()
+        self._generation = -1
+        self._position = -1
+
+    def of(self, nodes: Nodes, names: tuple[str, ...], compute: Callable[[Nodes], Ints]) -> Ints:
+        """What `compute` says of nodes by the sums of these resources; read-only."""
+        if nodes.rows is not None:
+            return compute(nodes)
+        state, generation = nodes.state, nodes.table.generation
+        known = state is self._state and generation == self._generation and names == self._names
+        # None, too, if the position is of a transaction that was undone.
+        changed = state.changes.since(self._position) if known else None
+        if changed is None or len(changed) > len(nodes) / 2:
+            self._values = compute(nodes)
+        elif changed:
+            rows = np.array(changed, np.intp)
+            self._values[rows] = compute(Nodes(state, rows))
+        self._state, self._names = state, names
+        self._generation, self._position = generation, state.changes.position
+        return self._values
 
 
 @mypyc_attr(native_class=False)

@@ -11,6 +11,7 @@ from stowplan.kube.api.label_selectors import compile_label_selector
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.terms import MatchCounts, PodTerm
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning, TransactionError
+from stowplan.scheduler.cluster.view import Nodes, SumsColumn
 from stowplan.testing import a_node, a_pod
 from support.examples import times
 from support.scheduling.cluster_changes import POD_NAMES, POD_NODES, Changes
@@ -27,12 +28,17 @@ def term(**labels):
     return PodTerm(((None, compile_label_selector(pod.spec.topology_spread_constraints[0].label_selector)),))
 
 
+def sums(nodes):
+    return nodes.requested(0) + nodes.pod_count()
+
+
 class Transactions(Changes):
     """All changes of `Changes`, plus nominations and objects, in nested transactions."""
 
     def __init__(self):
         super().__init__()
         self.open = []
+        self.sums = SumsColumn()
 
     # -- more changes
 
@@ -55,6 +61,11 @@ class Transactions(Changes):
     @rule(obj=lookup_objects(), there=st.booleans())
     def put_or_remove_object(self, obj, there):
         (self.state.put_object if there else self.state.remove_object)(struct(obj))
+
+    @rule()
+    def read_a_column_of_sums(self):
+        nodes = Nodes(self.state)
+        assert self.sums.of(nodes, ("cpu",), sums).tolist() == sums(nodes).tolist()
 
     # -- transactions
 

@@ -357,7 +357,9 @@ class Scoring(Fold[PreScorePlugin]):
         part.normal = normal.copy() if normal is part.raw else normal
         # `others` is written in place, which only totals see that count as current: `ranked` is an array of its own.
         if not len(before):
-            others += normal * weight
+            # Most pods have nothing that a plugin looks for.
+            if np.count_nonzero(normal):
+                others += normal * weight
             return None
         changed = normal != before
         if np.count_nonzero(changed) > self._few:

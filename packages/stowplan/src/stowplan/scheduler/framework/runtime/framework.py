@@ -385,7 +385,8 @@ class Framework(ProfilePlugins):
             if isinstance(answer, Status):
                 return wrapped(f'running Normalize on Score plugins: plugin "{plugin.name}" failed with', answer)
             scores = answer
-        if not plugin.in_range:
+        # Infeasible nodes may be outside, too, but seldom any is.
+        if not plugin.in_range and len(scores) and (scores.min() < MIN_SCORE or scores.max() > MAX_SCORE):
             outside = feasible & ((scores < MIN_SCORE) | (scores > MAX_SCORE))
             if outside.any():
                 wrong = int(scores[outside][0])

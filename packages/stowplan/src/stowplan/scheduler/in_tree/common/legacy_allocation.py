@@ -40,8 +40,8 @@ class LegacyAllocation(ScorePlugin, TemplateSigned, ReadsNoObjects):
     def score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Ints:
         of = capacity(nodes, self._names)
         requests = pod.shape.scoring_requests
-        asked = np.array([requests.get(name, 0) for name in self._names], np.int64)[:, None]
-        there, taken = nodes.take(of.divisor), of.used(nodes, non_zero=True) + asked
+        asked = np.array([requests.get(name, 0) for name in self._names], of.exact.dtype)[:, None]
+        there, taken = nodes.take(of.exact), of.used(nodes, non_zero=True) + asked
         fits = taken <= there
         if of.present is not None:
             fits &= nodes.take(of.present)

@@ -1,8 +1,10 @@
 """Node utilization for the two resource scorers.
 
 For each configured resource a scorer needs the node's capacity, its usage, and the pod's request. This is exact integer
-arithmetic on small matrices with one row per resource and one column per node. Integer division is the one slow
-operation; if every number is small enough for a float64 quotient to be exact, floats are used instead.
+arithmetic on matrices with one row per resource and one column per node. Integer division is the one slow operation; if
+every number is small enough for a float64 quotient to be exact, floats are used instead.
+
+Where thousands of nodes are scored, each operation reads and writes megabytes, so results go into arrays that exist.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 """
@@ -20,7 +22,8 @@ from stowplan.scheduler.cluster.node_table import NodeTable
 from stowplan.scheduler.cluster.view import Nodes
 
 #: Below this, a float64 quotient of two integers, rounded down, equals the integer quotient: the exact quotient is at
-#: most 100, so it is at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47.
+#: most 100, so it is at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47. Larger amounts,
+#: which float64 may round, are only compared with a divisor, or count as one.
 _EXACT_DIVISOR = 1 << 45
 
 
@@ -42,28 +45,30 @@ class ResourceDemands:
 
 
 class ResourceCapacity(PlainStruct, frozen=True, eq=False):
-    """Allocatable of some resources over all rows, prepared as a divisor; depends on node objects alone.
+    """Allocatable of some resources over all rows, at least 1, as a divisor; depends on node objects alone.
 
     Arrays have the shape (resources, rows).
     """
 
     indexes: tuple[int, ...]
-    #: At least 1.
-    divisor: Ints
     as_float: Floats
+    #: `as_float` where float64 quotients, rounded down, are exact; else integers.
+    exact: Floats | Ints
     #: Nodes that have the resource; None: all.
     present: Mask | None
-    #: Whether float64 quotients, rounded down, are exact.
-    small: bool
 
-    def percent(self, nodes: Nodes, amounts: Ints) -> Ints:
-        """`100 * amount // allocatable`, for amounts up to the allocatable."""
-        found: Ints
-        if self.small:
-            found = (amounts * 100 / nodes.take(self.as_float)).astype(np.int64)
+    def used_with(self, nodes: Nodes, demands: ResourceDemands) -> Floats | Ints:
+        """What is requested with a pod, as a new array of the type of `exact`; for cpu and memory with defaults."""
+        return np.add(self.used(nodes, non_zero=True), demands.requested.astype(self.exact.dtype))
+
+    def percent(self, nodes: Nodes, amounts: Floats | Ints) -> Ints:
+        """`100 * amount // allocatable`, for amounts up to the allocatable, of the type of `exact`. They are lost."""
+        amounts *= 100
+        if self.exact is self.as_float:
+            amounts /= nodes.take(self.as_float)
         else:
-            found = amounts * 100 // nodes.take(self.divisor)
-        return found
+            amounts //= nodes.take(self.exact)
+        return amounts.astype(np.int64, copy=False)
 
     def used(self, nodes: Nodes, *, non_zero: bool) -> Ints:
         """The requests of placed pods; for cpu and memory optionally with defaults for containers that request none."""
@@ -87,5 +92,6 @@ def _capacity(table: NodeTable, names: tuple[str, ...]) -> ResourceCapacity:
     allocatable = table.allocatable[list(indexes), : table.n]
     divisor = np.maximum(allocatable, 1)
     present = (allocatable > 0) | ~table.valid[: table.n]
+    as_float = divisor.astype(np.float64)
     small = not divisor.size or int(divisor.max()) < _EXACT_DIVISOR
-    return ResourceCapacity(indexes, divisor, divisor.astype(np.float64), None if present.all() else present, small)
+    return ResourceCapacity(indexes, as_float, as_float if small else divisor, None if present.all() else present)

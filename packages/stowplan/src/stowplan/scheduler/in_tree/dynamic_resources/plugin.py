@@ -491,7 +491,7 @@ class DynamicResources(
         return total
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
-        highest = int(scores[feasible].max(initial=0))
+        highest = int(scores[feasible].max(initial=0)) if np.count_nonzero(scores) else 0
         return scores * 100 // highest if highest else scores
 
     # -- Reserve ------------------------------------------------------------------------------------------------------

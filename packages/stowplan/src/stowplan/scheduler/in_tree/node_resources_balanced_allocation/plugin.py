@@ -11,7 +11,7 @@ import numpy as np
 
 from stowplan.scheduler.cluster.arrays import Floats, Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
-from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.cluster.view import Nodes, SumsColumn
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import Reads, ReadsNoObjects, TemplateSigned
 from stowplan.scheduler.framework.handle import Handle
@@ -24,6 +24,8 @@ from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration i
 )
 
 PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
+#: Up to this many nodes, Python's numbers are faster than arrays. Usually it is one, whose pods changed.
+_FEW = 8
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects):
@@ -35,6 +37,8 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = tuple((r.name, r.weight) for r in args.resources)
+        #: Without the pod the balance is the same for all pods that ask for these resources.
+        self._present = SumsColumn()
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         demands = self._demands(pod)
@@ -66,26 +70,53 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
             if demands.nothing:
                 return np.zeros(len(nodes), np.int64)
         of = capacity(nodes, demands.names)
-        shares = _shares(nodes, of, demands)
-        if len(of.indexes) == 2 and of.present is None:
-            spread = np.abs(shares[:, 0] - shares[:, 1]) / 2
-        else:
-            present = np.ones(shares.shape[1:], np.bool_) if of.present is None else nodes.take(of.present)
-            spread = np.stack([_deviation(shares[0], present), _deviation(shares[1], present)])
-        # Parity: subtract first; float64 rounding matters (0.34 gives 65, not 66).
-        balance = ((1.0 - spread) * 100.0).astype(np.int64)
-        # The bracket is never negative, so the shift equals Go's division.
-        scores: Ints = 50 + ((50 + balance[1] - balance[0]) >> 1)
+        if nodes.rows is not None and len(nodes) <= _FEW and _of_two(of):
+            return _scores_of_few(nodes, of, demands)
+        before = self._present.of(nodes, demands.names, lambda rows: _balance(rows, of, of.used(rows, non_zero=False)))
+        scores = _balance(nodes, of, of.used(nodes, non_zero=False) + demands.requested)
+        scores -= before
+        scores += 50
+        # Never negative, so the shift equals Go's division.
+        scores >>= 1
+        scores += 50
         return scores
 
 
-def _shares(nodes: Nodes, of: ResourceCapacity, demands: ResourceDemands) -> Floats:
-    """The used share of each resource without and with the pod; shape (2, resources, nodes)."""
-    used, allocatable = of.used(nodes, non_zero=False), nodes.take(of.as_float)
-    shares = np.empty((2, *used.shape))
-    np.divide(used, allocatable, out=shares[0])
-    np.divide(used + demands.requested, allocatable, out=shares[1])
-    return np.minimum(shares, 1.0, out=shares)
+def _of_two(of: ResourceCapacity) -> bool:
+    """Whether there are two resources, which all nodes have."""
+    return len(of.indexes) == 2 and of.present is None
+
+
+def _scores_of_few(nodes: Nodes, of: ResourceCapacity, demands: ResourceDemands) -> Ints:
+    (first,), (second,) = demands.requested.tolist()
+    used, there = of.used(nodes, non_zero=False).tolist(), nodes.take(of.as_float).tolist()
+    scores = [
+        50 + ((50 + _balance_of_two(a + first, b + second, *of_node) - _balance_of_two(a, b, *of_node)) >> 1)
+        for a, b, *of_node in zip(*used, *there, strict=True)
+    ]
+    return np.array(scores, np.int64)
+
+
+def _balance_of_two(a: int, b: int, of_a: float, of_b: float) -> int:
+    return int((1.0 - abs(min(a / of_a, 1.0) - min(b / of_b, 1.0)) / 2) * 100.0)
+
+
+def _balance(nodes: Nodes, of: ResourceCapacity, used: Ints) -> Ints:
+    """100 where these amounts are the same share of each resource."""
+    shares: Floats = np.divide(used, nodes.take(of.as_float))
+    np.minimum(shares, 1.0, out=shares)
+    if _of_two(of):
+        spread = shares[0]
+        spread -= shares[1]
+        np.abs(spread, out=spread)
+        spread /= 2
+    else:
+        spread = _deviation(shares, np.ones(shares.shape, np.bool_) if of.present is None else nodes.take(of.present))
+    # Parity: subtract first; float64 rounding matters (0.34 gives 65, not 66).
+    np.subtract(1.0, spread, out=spread)
+    spread *= 100.0
+    found: Ints = spread.astype(np.int64)
+    return found
 
 
 def _deviation(shares: Floats, present: Mask) -> Floats:

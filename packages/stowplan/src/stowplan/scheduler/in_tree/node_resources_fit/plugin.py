@@ -188,7 +188,8 @@ class NodeResourcesFit(
     def _requested_to_capacity_ratio(self, nodes: Nodes, asked: ResourceDemands) -> Ints:
         assert self._curve is not None
         of = capacity(nodes, asked.names)
-        taken = np.minimum(of.used(nodes, non_zero=True) + asked.requested, nodes.take(of.divisor))
+        taken = of.used_with(nodes, asked)
+        np.minimum(taken, nodes.take(of.exact), out=taken)
         scores = self._curve(of.percent(nodes, taken))
         if of.present is not None:
             scores = scores * nodes.take(of.present)
@@ -294,25 +295,25 @@ def _after_device_class_change(pod: PodInfo, old: DeviceClass | None, new: Devic
 def least_allocated(nodes: Nodes, asked: ResourceDemands) -> Ints:
     """Lower utilization scores higher."""
     of = capacity(nodes, asked.names)
-    taken = of.used(nodes, non_zero=True) + asked.requested
-    allocatable = nodes.take(of.divisor)
-    np.minimum(taken, allocatable, out=taken)
-    np.subtract(allocatable, taken, out=taken)
-    return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
+    free = of.used_with(nodes, asked)
+    np.subtract(nodes.take(of.exact), free, out=free)
+    np.maximum(free, 0, out=free)
+    return _weighted_mean(nodes, asked, of, of.percent(nodes, free))
 
 
 def most_allocated(nodes: Nodes, asked: ResourceDemands) -> Ints:
     """Higher utilization scores higher."""
     of = capacity(nodes, asked.names)
-    taken = of.used(nodes, non_zero=True) + asked.requested
-    np.minimum(taken, nodes.take(of.divisor), out=taken)
+    taken = of.used_with(nodes, asked)
+    np.minimum(taken, nodes.take(of.exact), out=taken)
     return _weighted_mean(nodes, asked, of, of.percent(nodes, taken))
 
 
 def _weighted_mean(nodes: Nodes, asked: ResourceDemands, of: ResourceCapacity, scores: Ints) -> Ints:
     """Mean over the resources that a node has, truncated to an integer."""
     if asked.weights == (1, 1) and of.present is None:
-        halved: Ints = (scores[0] + scores[1]) >> 1
+        halved: Ints = scores[0] + scores[1]
+        halved >>= 1
         return halved
     weights = np.array(asked.weights, np.int64)[:, None]
     if of.present is not None:

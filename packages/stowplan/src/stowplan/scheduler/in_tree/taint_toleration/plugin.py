@@ -65,7 +65,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
         return nodes.take(table.memo(key, lambda: _unwelcome_counts(table, tolerations, comparing)))
 
     def normalize(self, state: CycleState, pod: PodInfo, scores: Ints, feasible: Mask) -> Ints | Status:
-        if not scores.any():
+        if not np.count_nonzero(scores):
             table = self.handle.cluster.table
             hundreds: Ints = table.memo(("hundreds", len(scores)), lambda: np.full(len(scores), 100))
             return hundreds
