@@ -96,8 +96,8 @@ class World:
         pod["spec"]["terminationGracePeriodSeconds"] = 0
         self.client(self.pods(namespace), pod)
 
-    def group(self, name, **spec):
-        self._create("PodGroup", self.custom("podgroups"), name, spec)
+    def group(self, name, namespace="", **spec):
+        self._create("PodGroup", self.custom("podgroups", namespace), name, spec)
 
     def quota(self, name, namespace, **spec):
         self._create("ElasticQuota", self.custom("elasticquotas", namespace), name, spec)
@@ -131,8 +131,8 @@ class World:
         )
         return [_node_of(found[name]) for name in names]
 
-    def until_message(self, name, text):
-        return self.client.until(self.pods(), lambda pods: text in _message_of(pods.get(name)), seconds=60)
+    def until_message(self, name, text, namespace=""):
+        return self.client.until(self.pods(namespace), lambda pods: text in _message_of(pods.get(name)), seconds=60)
 
     def until_status(self, plural, name, namespace="", **wanted):
         def ready(objects):

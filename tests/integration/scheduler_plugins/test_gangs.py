@@ -9,6 +9,7 @@ MEMBERS = ("a", "b", "c")
 
 
 def gang(world, *, last="1", **spec):
+    """If the last one is not to fit, before a scheduler begins: then the others are tried first."""
     world.group("gang", **{"minMember": 3, **spec})
     for name in MEMBERS[:2]:
         world.pod(name, group="gang")
@@ -41,8 +42,8 @@ def test_a_group_times_out_as_a_whole(world):
 
 def test_a_pod_that_is_deleted_while_it_waits_takes_its_group_back(world):
     world.node("n1")
-    scheduler = world.scheduler("Coscheduling", args=PATIENT, **GANG)
     gang(world, last="8")
+    scheduler = world.scheduler("Coscheduling", args=PATIENT, **GANG)
     world.until_message("c", "Insufficient cpu")
     world.remove("a")
     world.until_message("b", "rejection in Unreserve")
@@ -56,8 +57,8 @@ def test_a_pod_that_is_deleted_while_it_waits_takes_its_group_back(world):
 
 def test_a_restart_loses_no_group(world):
     world.node("n1", cpu="2")
-    first = world.scheduler("Coscheduling", args=PATIENT, **GANG)
     gang(world, last="2")
+    first = world.scheduler("Coscheduling", args=PATIENT, **GANG)
     world.until_message("c", "Insufficient cpu")
     first.process.kill()
     first.process.wait(30)
@@ -68,8 +69,8 @@ def test_a_restart_loses_no_group(world):
 
 def test_another_leader_goes_on(world):
     world.node("n1", cpu="2")
-    first = world.scheduler("Coscheduling", args=PATIENT, leader_elect=True, **GANG)
     gang(world, last="2")
+    first = world.scheduler("Coscheduling", args=PATIENT, leader_elect=True, **GANG)
     world.until_message("c", "Insufficient cpu")
     world.scheduler("Coscheduling", name="second", args=PATIENT, leader_elect=True, **GANG)
     first.process.kill()

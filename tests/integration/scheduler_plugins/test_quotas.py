@@ -1,4 +1,7 @@
-"""Quotas on a running scheduler: borrowed, taken back, beside budgets."""
+"""Quotas on a running scheduler: borrowed, taken back, beside budgets and for gangs as a whole."""
+
+import subprocess
+import sys
 
 QUOTAS = {"postFilter": {"enabled": [{"name": "CapacityScheduling"}], "disabled": [{"name": "*"}]}}
 
@@ -35,6 +38,39 @@ def test_what_is_borrowed_is_taken_back_from_pods_without_budget(world):
     assert len(left) == 2
     assert "a3" in left
     world.until_status("elasticquotas", "quota", namespace=a, used={"cpu": "2"})
+
+
+def test_what_is_borrowed_is_taken_back_for_a_whole_gang_if_it_then_fits(world):
+    a, b = world.namespaces("a", "b")
+    world.quota("quota", a, min={"cpu": "0"})
+    world.quota("quota", b, min={"cpu": "4"})
+    for node in ("n1", "n2"):
+        world.node(node, cpu="2")
+    alone = QUOTAS["postFilter"]
+    sort = {"enabled": [{"name": "Coscheduling"}], "disabled": [{"name": "*"}]}
+    args = {"Coscheduling": {"wholeGroups": True}}
+    points = {"queueSort": sort, "podGroupPostFilter": alone, **QUOTAS}
+    scheduler = world.scheduler("Coscheduling", "CapacityScheduling", args=args, **points)
+    names = [f"a{i}" for i in range(4)]
+    for name in names:
+        world.pod(name, namespace=a)
+    world.until_bound(*names, namespace=a)
+    world.group("gang", namespace=b, minMember=2)
+    world.pod("b0", cpu="500m", group="gang", namespace=b)
+    # Within the quota, and larger than a node.
+    world.pod("b1", cpu="2500m", group="gang", namespace=b)
+    world.until_message("b0", "not eligible as its group is scheduled as a whole", namespace=b)
+    flags = (f"--kubeconfig={world.server.kubeconfig}", f"--config={world.folder / 'scheduler.json'}")
+    explain = [sys.executable, "-m", "stowplan", "explain", "podgroup/gang", "-n", b, "--emulated-version=1.37", *flags]
+    said = subprocess.run(explain, capture_output=True, text=True, check=False)
+    assert "pod group" in said.stdout
+    assert "one by one" not in said.stderr
+    assert world.bound(a) == names
+    world.remove("b1", world.pods(b))
+    world.pod("b2", cpu="2", group="gang", namespace=b)
+    world.until_bound("b0", "b2", namespace=b)
+    assert len(world.client.names(world.pods(a))) == 1
+    assert not scheduler.said("Traceback")
 
 
 def test_more_than_the_maximum_waits(world):

@@ -22,7 +22,7 @@ from stowplan.controllers import (
 from stowplan.plugins import CustomObject
 from stowplan.plugins.objects import Pod, parse_quantity
 from stowplan_scheduler_plugins.group_status import MEMBERS, Status, reconciled_group, reconciled_quota
-from stowplan_scheduler_plugins.kinds import LABEL, ElasticQuota, PodGroup
+from stowplan_scheduler_plugins.kinds import LABEL, ElasticQuota, PodGroup, by_age
 
 
 class PodGroupController(Controller):
@@ -45,21 +45,23 @@ class PodGroupController(Controller):
 
 
 class ElasticQuotaController(Controller):
-    """Keys are namespaces: only the first quota of one counts."""
+    """Keys are namespaces, and whether a quota of them has changed; only one quota of a namespace counts."""
 
     name = "elasticquota-controller"
     reads_kinds = (ElasticQuota, Pod)
 
-    def keys_of(self, change: Change[Any]) -> Iterable[str]:
-        return {obj.metadata.namespace for obj in (change.old, change.new) if obj is not None}
+    def keys_of(self, change: Change[Any]) -> Iterable[tuple[str, bool]]:
+        objects = (obj for obj in (change.old, change.new) if obj is not None)
+        return {(obj.metadata.namespace, isinstance(obj, ElasticQuota)) for obj in objects}
 
     def reconcile(self, key: Any, objects: Objects, now: float) -> Reconciled:
-        quotas = sorted(objects.in_namespace(ElasticQuota, key), key=lambda quota: quota.metadata.name)
+        namespace, has_changed = key
+        quotas = by_age(objects.in_namespace(ElasticQuota, namespace))
         if not quotas:
             return DONE
-        first, found = quotas[0], reconciled_quota(quotas[0].content, objects.in_namespace(Pod, key))
-        # What is wrong is said with each new version of what is used.
-        problems = problems_of(first.content, [quota.metadata.name for quota in quotas[1:]]) if found.events else ()
+        first, found = quotas[0], reconciled_quota(quotas[0].content, objects.in_namespace(Pod, namespace))
+        # What is wrong is said with each version of a quota, which includes what is used.
+        problems = problems_of(first.content, [quota.metadata.name for quota in quotas[1:]]) if has_changed else ()
         return _written(first, Status(found.status, (*found.events, *problems)))
 
 
@@ -72,7 +74,7 @@ def problems_of(quota: Any, others: Iterable[str]) -> Iterable[Event]:
             note = f"min {least} of {resource} is more than max {limits[resource]}: no more than max can be used"
             yield Event(WARNING, "MinAboveMax", note)
     if ignored := ", ".join(others):
-        yield Event(WARNING, "OverlappingQuotas", f"only {name} counts in this namespace; {ignored} is ignored")
+        yield Event(WARNING, "OverlappingQuotas", f"only {name}, the oldest, counts in this namespace, not {ignored}")
 
 
 def _written(obj: CustomObject, found: Status) -> Reconciled:

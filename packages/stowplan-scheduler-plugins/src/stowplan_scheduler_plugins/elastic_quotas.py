@@ -1,7 +1,7 @@
 """What ElasticQuotas allow, and what pods use of them.
 
-Amounts are integers: milli-CPU, bytes, and counts. A quota is one per namespace: the first of several. What the pods on
-nodes use is an index of pods by their namespace; a `Ledger` follows it, and the quotas, change by change.
+Amounts are integers: milli-CPU, bytes, and counts. A quota is one per namespace: the oldest of several. What the pods
+on nodes use is an index of pods by their namespace; a `Ledger` follows it, and the quotas, change by change.
 
 Parity: a maximum that does not name cpu, memory or ephemeral-storage allows nothing of it; other resources that it does
 not name are unlimited. All init containers count as ones that end before the others start.
@@ -15,7 +15,7 @@ from typing import Any
 
 from stowplan.plugins import Handle, PodIndex, PodInfo, PodShape
 from stowplan.plugins.objects import QuantityValue, milli_value, parse_quantity, whole_value
-from stowplan_scheduler_plugins.kinds import ElasticQuota
+from stowplan_scheduler_plugins.kinds import ElasticQuota, by_age
 
 UNLIMITED = 2**63 - 1
 ALWAYS = ("cpu", "memory", "ephemeral-storage", "pods")
@@ -185,9 +185,9 @@ class Ledger:
         return self._quotas
 
     def _read(self, namespace: str) -> None:
-        """Replace the namespace's quota by the first one that is there now, if its spec is another."""
-        first = next(iter(self._objects.in_namespace(ElasticQuota, namespace)), None)
-        spec = None if first is None else first.content.get("spec") or {}
+        """Replace the namespace's quota by the one that counts now, if its spec is another."""
+        counting = next(iter(by_age(self._objects.in_namespace(ElasticQuota, namespace))), None)
+        spec = None if counting is None else counting.content.get("spec") or {}
         if spec == self._specs.get(namespace):
             return
         self._specs[namespace] = spec

@@ -60,11 +60,12 @@ def test_absurd_numbers_of_members(wanted):
 
 def test_what_is_gone_has_no_status():
     assert PodGroupController().reconcile("default/g", objects(), 0.0) == DONE
-    assert ElasticQuotaController().reconcile("default", objects(), 0.0) == DONE
+    assert ElasticQuotaController().reconcile(("default", True), objects(), 0.0) == DONE
 
 
-def notes(*quotas):
-    return [event.message for event in ElasticQuotaController().reconcile("default", objects(*quotas), 0.0).events[1:]]
+def notes(*quotas, has_changed=True):
+    found = ElasticQuotaController().reconcile(("default", has_changed), objects(*quotas), 0.0)
+    return [event.message for event in found.events if event.type != "Normal"]
 
 
 def test_a_minimum_above_the_maximum_is_reported():
@@ -74,7 +75,17 @@ def test_a_minimum_above_the_maximum_is_reported():
 
 def test_quotas_that_overlap_are_reported():
     quotas = [custom(ElasticQuota, name, spec={"max": {"cpu": "2"}}) for name in ("b", "a", "c")]
-    assert notes(*quotas) == ["only a counts in this namespace; b, c is ignored"]
+    assert notes(*quotas) == ["only a, the oldest, counts in this namespace, not b, c"]
+    # With the status of the one that counts as it is, too, but not whenever a pod changes.
+    counting = custom(ElasticQuota, "a", spec={"max": {"cpu": "2"}}, status={"used": {"cpu": "0"}})
+    assert notes(quotas[0], counting) == ["only a, the oldest, counts in this namespace, not b"]
+    assert notes(quotas[0], counting, has_changed=False) == []
+
+
+def test_a_change_of_a_quota_is_told_from_one_of_a_pod():
+    keys_of = ElasticQuotaController().keys_of
+    assert keys_of(Change(None, custom(ElasticQuota, "q"))) == {("default", True)}
+    assert keys_of(Change(member("p"), None)) == {("default", False)}
 
 
 def test_the_command_says_what_is_wrong_with_its_flags(capsys):

@@ -86,13 +86,21 @@ def test_the_ledger_has_what_a_look_at_all_quotas_and_pods_finds(steps):
         used, least = Counter(), {}
         for (namespace, _), cpu in changing.pods.items():
             used[namespace] += cpu * 1000
-        for (namespace, _), cpu in changing.quotas.items():
-            # The first one of a namespace.
+        for (namespace, _), cpu in sorted(changing.quotas.items()):
+            # Of equally old ones of a namespace, the first by name.
             least.setdefault(namespace, cpu * 1000)
         assert {one.namespace: one.min.get("cpu", 0) for one in found} == least
         assert {one.namespace: one.used.get("cpu", 0) for one in found} == {one: used[one] for one in least}
         assert found.used.get("cpu", 0) == sum(used[one] for one in least)
         assert found.min.get("cpu", 0) == sum(least.values())
+
+
+def test_the_oldest_of_several_quotas_counts():
+    changing = Changing()
+    for number, created in ((2, "2026-01-01T00:00:00Z"), (1, "2026-01-02T00:00:00Z"), (3, "2026-01-03T00:00:00Z")):
+        quota = a_quota("a", number, number)
+        changing.cluster.add(quota | {"metadata": quota["metadata"] | {"creationTimestamp": created}})
+    assert changing.ledger.quotas().get("a").min["cpu"] == 2000
 
 
 def test_what_was_asked_stays_as_it_was():

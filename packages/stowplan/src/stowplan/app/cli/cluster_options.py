@@ -273,7 +273,7 @@ def _cluster_of(
     if groups:
         if not found.schedules_groups:
             note(f"{_IGNORES_GROUPS}; with the gate, it would decide as follows")
-    elif found.has_pods_of_groups:
+    elif found.has_pods_of_groups and not found.cluster.engine.schedules_groups:
         grouped: ClusterSource = run(read(groups=True))
         if grouped.schedules_groups:
             return grouped

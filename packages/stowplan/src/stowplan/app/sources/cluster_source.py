@@ -51,6 +51,7 @@ from stowplan.kube.config import ConfigError
 from stowplan.kube.config.features import group_gates, known_gates
 from stowplan.kube.kubernetes_versions import KubernetesVersion, emulated_version_of, version_for
 from stowplan.net.client.cluster_flags import ClusterFlags
+from stowplan.scheduler.cluster.declared_groups import is_declared
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key, scheduler_name_of
 from stowplan.scheduler.engine.dumped import DumpError
 from stowplan.scheduler.engine.engine import Engine
@@ -277,11 +278,6 @@ class ClusterSource:
         configuration, unbound = await fetch_decisions(endpoint)
         version = emulated_version_of(configuration.emulated_version)
         gates = known_gates(configuration.gates, version)
-        if groups and not gates.get("GenericWorkload"):
-            raise InputError(
-                f"--from-scheduler {endpoint.url}: this scheduler places the pods of a group one by one: its feature "
-                "gate GenericWorkload is off"
-            )
         try:
             source = await cls.of_live_cluster(
                 live=endpoint.live,
@@ -296,6 +292,11 @@ class ClusterSource:
             # Such as a plugin or a file that only the scheduler has.
             told = f"--from-scheduler {endpoint.url}: its configuration cannot be used here: {error}"
             raise InputError(told, hints=error.hints) from error
+        if groups and not source.cluster.engine.schedules_groups:
+            raise InputError(
+                f"--from-scheduler {endpoint.url}: this scheduler places the pods of a group one by one: its feature "
+                "gate GenericWorkload is off"
+            )
         state = source.cluster.state
         waiting = [key for key, node in unbound.items() if key in state.pending and node in state.table.row_of]
         for key in waiting:
@@ -320,7 +321,8 @@ class ClusterSource:
         tried = (*state.placed_pods(), *(info for info in state.pending.values() if _is_refused(info.pod)))
         keys = {group_key(info.pod) for info in tried if info.pod.spec.scheduling_group}
         found = (state.objects.get(PodGroup, key) for key in keys)
-        return all(group is None or condition_of(group) is not None for group in found)
+        # Nothing is written to groups of custom resources.
+        return all(group is None or is_declared(group) or condition_of(group) is not None for group in found)
 
     def _keep_pods(
         self, objects: Iterable[object], given: Mapping[tuple[str, str], Mapping[str, Any]] = MappingProxyType({})
