@@ -314,6 +314,7 @@ class Simulation:
             scheduler_name=self.config.profiles[0].scheduler_name,
             configuration=configuration_record(self.config, declarations, self.features),
             rerun=self._rerun(folder),
+            prices=self.fleet.price_list(),
         )
         try:
             self._timeline = TimelineWriter(folder / TIMELINE, header, duration=self.scenario.duration)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from stowplan.ui.timeline_file import NAME, read_timeline
 from stowplan_lab.simulation.nodes.fleet import share_of_price
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
@@ -35,6 +36,17 @@ SCENARIO = {
 @pytest.fixture(scope="module")
 def found():
     return simulate_scenario(SCENARIO)
+
+
+def test_prices_of_the_page_are_those_of_the_beginning(tmp_path):
+    spot = {"name": "b", "count": 1, "capacity": {"cpu": 4}, "price": 1}
+    spot["labels"] = {"node.kubernetes.io/instance-type": "large", "karpenter.sh/capacity-type": "spot"}
+    groups = [*SCENARIO["cluster"]["groups"], spot]
+    simulate_scenario({**SCENARIO, "cluster": {"groups": groups}}, folder=tmp_path)
+    header, timeline = read_timeline(tmp_path / NAME)
+    assert header.prices == {"a": {"": 3}, "large": {"spot": 1}}
+    types = {dict(node.labels)["node.kubernetes.io/instance-type"] for node in timeline.start.nodes.values()}
+    assert types == {"a", "large"}
 
 
 def test_parts_agree_with_the_rows(found):

@@ -57,6 +57,8 @@ class TimelineHeader(Record, frozen=True, kw_only=True, omit_defaults=False):
     configuration: ConfigurationRecord
     #: None if unknown.
     rerun: RerunRecord | None = None
+    #: Of nodes, at the beginning, as in `SourceRecord`.
+    prices: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
 
 
 class _FrameLine(Record, frozen=True, kw_only=True, omit_defaults=False):

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from stowplan.ask.loading.price_list import CAPACITY_TYPE, INSTANCE_TYPE
 from stowplan.kube.api.affinity import Taint
 from stowplan.kube.api.decode import DecodeError, convert, validation_errors
 from stowplan.kube.api.meta import timestamp
@@ -66,7 +67,7 @@ def _template(spec: GroupSpec) -> Node:
     node = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": spec.name, "labels": dict(spec.labels)},
+        "metadata": {"name": spec.name, "labels": {INSTANCE_TYPE: spec.name, **spec.labels}},
         "spec": {"taints": [{"key": one.key, "value": one.value, "effect": one.effect} for one in spec.taints]},
         "status": {
             "capacity": capacity,
@@ -165,6 +166,15 @@ class Fleet:
     @property
     def allocatable(self) -> Mapping[str, int]:
         return self._allocatable
+
+    def price_list(self) -> dict[str, dict[str, float]]:
+        """Prices by type and capacity type, as the page reads them."""
+        found: dict[str, dict[str, float]] = {}
+        for group in self.groups.values():
+            labels = group.template.metadata.labels
+            if group.price:
+                found.setdefault(labels[INSTANCE_TYPE], {})[labels.get(CAPACITY_TYPE, "")] = group.price
+        return found
 
     def set_price(self, group: str, price: float) -> None:
         self.account()

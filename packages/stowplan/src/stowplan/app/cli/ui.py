@@ -305,7 +305,7 @@ class _StaticCluster(PlainStruct, frozen=True, kw_only=True):
     use: UseRecord | None = None
 
     def show(self, show: _Show, export: Path | None) -> None:
-        cluster = replace(self, source=replace(self.source, prices=show.prices))
+        cluster = replace(self, source=replace(self.source, prices=show.prices or self.source.prices))
         if export is None:
             with stop_signals() as stop:
                 event_loop.run(cluster._serve(show, stop))
@@ -388,6 +388,7 @@ def _show_simulation(show: _Show, export: Path | None, folder: str, timelines: M
     if header.rerun is None:
         can = tuple(one for one in source.can if one in ("plan", "configuration", "time", "moments"))
         source = replace(source, can=can, why_not=dict.fromkeys(("explain", "pending", "whatIf"), NO_RERUN))
+    source = replace(source, prices=header.prices)
     cluster = _StaticCluster(
         plan=timeline.end(), source=source, configuration=header.configuration, timelines=timelines
     )

@@ -46,7 +46,7 @@ from stowplan.ask.explain.text.reported_status import decisions_page, group_stat
 from stowplan.ask.explain.text.tables import Block, Line, page_to_json
 from stowplan.ask.explain.text.verdict_text import explanation
 from stowplan.ask.explain.verdicts.group_verdict import GroupVerdict
-from stowplan.ask.explain.verdicts.verdict import condition_of
+from stowplan.ask.explain.verdicts.verdict import Verdict, condition_of
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.api.types import PodGroup
 from stowplan.kube.timing.times import REAL_TIMES, Times
@@ -62,6 +62,7 @@ from stowplan.ui.page_routes import PREFIX, key_of, limit_of
 from stowplan.ui.room_trend import RoomTrend
 
 if TYPE_CHECKING:
+    from stowplan.ask.offline import Cluster
     from stowplan.drivers.live.scheduler import Scheduler
     from stowplan.scheduler.inspection.devices import Devices
 
@@ -86,9 +87,12 @@ class SchedulerPages:
         scheduler: Scheduler,
         *,
         other_leader: Callable[[], str | None] = lambda: None,
+        copied: Callable[[], Cluster] | None = None,
         times: Times = REAL_TIMES,
     ) -> None:
+        """`copied`: a copy of the cluster for trials with more nodes; None if that would delay the scheduler."""
         self._scheduler = scheduler
+        self._copied = copied
         #: The leader while this process is a standby, "" for none; None if it is not a standby.
         self._other_leader = other_leader
         self._times = times
@@ -304,6 +308,7 @@ class SchedulerPages:
             scheduler=known,
             pod_group=None if group is None else group.record(),
             leader=self._other_leader(),
+            relief=self._more_nodes(verdict) if wants_advice and not info.node_name else (),
         )
         return _with_page(
             record,
@@ -321,6 +326,21 @@ class SchedulerPages:
                 *scheduler_blocks(known, wide=wide),
             ],
         )
+
+    def _more_nodes(self, verdict: Verdict) -> tuple[records.ReliefRecord, ...]:
+        """Nodes to add for the pod."""
+        from stowplan.ask.explain.text.overview import Group
+        from stowplan.ask.offline import ClusterError
+        from stowplan.ask.what_if.relief import more_nodes
+
+        if self._copied is None:
+            return ()
+        try:
+            cluster = self._copied()
+        except ClusterError:
+            # It is too large.
+            return ()
+        return more_nodes(cluster, Group(cluster.explain(verdict.key)))
 
     def _group_of(self, info: PodInfo) -> GroupVerdict | None:
         """The verdict on the pod's group, without which it is not scheduled."""

@@ -53,7 +53,8 @@ class SchedulerPage:
         self._title = title
         self._plugins = plugins
         self._features = features
-        self._answers = SchedulerPages(scheduler, other_leader=other_leader, times=times)
+        copied = None if workbench is None else workbench.cluster
+        self._answers = SchedulerPages(scheduler, other_leader=other_leader, copied=copied, times=times)
         self._workbench = workbench
         self._times = times
         self.streams = PlanStreams(times=times)

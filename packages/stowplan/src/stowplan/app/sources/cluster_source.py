@@ -29,7 +29,7 @@ from stowplan.ask.loading.workloads import WorkloadName, belongs_to, workload_of
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.arguments import near_names
 from stowplan.ask.what_if.hypothetical_changes import Put
-from stowplan.ask.what_if.relief import group_relief, relief, together
+from stowplan.ask.what_if.relief import group_relief, more_nodes, relief, together
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import InterruptedCalls
 from stowplan.history.recordings.recording_files import moment_text
@@ -526,7 +526,8 @@ class ClusterSource:
 
     def more_nodes(self, group: Group) -> tuple[ReliefRecord, ...]:
         """Numbers of nodes, of kinds that exist, that would take equal pods."""
-        return tuple(one for one in self.relief([group]) if one.changes[0]["kind"] == "addNodes")
+        with self._extenders_as_chosen():
+            return more_nodes(self.cluster, group)
 
     def more_nodes_for(self, verdict: Verdict) -> tuple[ReliefRecord, ...]:
         """Nodes to add for one pod, which was judged."""

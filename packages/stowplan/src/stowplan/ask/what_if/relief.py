@@ -77,6 +77,11 @@ def relief(cluster: Cluster, groups: Sequence[Group]) -> list[ReliefRecord]:
     return sorted(found, key=lambda one: -one.pods)
 
 
+def more_nodes(cluster: Cluster, group: Group) -> tuple[ReliefRecord, ...]:
+    """Numbers of nodes, of kinds that exist, that would take equal pods."""
+    return tuple(one for one in relief(cluster, [group]) if one.changes[0]["kind"] == "addNodes")
+
+
 def together(cluster: Cluster, groups: Sequence[Group]) -> int | None:
     """How many of the pods that would each get a node now get one if all are scheduled; None if they are too many.
 

@@ -32,8 +32,14 @@ _log = get_logger(__name__)
 
 def queued_pod_record(queued: QueuedPod) -> QueuedPodRecord:
     """The record of a waiting pod."""
-    found = (one.message for one in queued.pod.pod.status.conditions if one.type == "PodScheduled")
-    reason = main_reason(next(found, "")) if queued.rejectors else ""
+    pod = queued.pod.pod
+    message = next((one.message for one in pod.status.conditions if one.type == "PodScheduled"), "")
+    reason = ""
+    if queued.rejectors:
+        reason = main_reason(message)
+    elif pod.spec.scheduling_group is not None:
+        # Of most pods of a group, no plugin says why: their group was rejected.
+        reason = message.partition(",")[0]
     return QueuedPodRecord(pod=queued.key, place=queued.place.value, reason=reason, **_state(queued))
 
 

@@ -11,10 +11,12 @@ import pytest
 from stowplan.app.daemon import decision_pages as scheduler_pages
 from stowplan.app.daemon.decision_pages import SchedulerPages
 from stowplan.ask.explain.text.tables import page_from_json, plain
+from stowplan.ask.offline import Cluster
 from stowplan.kube.api.api_errors import BadRequest, NotFound, ServiceUnavailable, TooManyRequests
 from stowplan.kube.config.features import with_chosen
 from stowplan.kube.kubernetes_versions import V1_36
 from stowplan.plugins import Code, PermitPlugin, Status
+from stowplan.scheduler.engine.decision.decision import GROUP_UNSCHEDULABLE
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
 from support.observing.metrics import framework_metrics
@@ -57,6 +59,20 @@ async def test_a_standby_reports_that_it_is_one(path, leader, who):
         ours = await answer_to(cluster, path, page="text")
         assert "leader" not in ours
         assert "stands by" not in text(ours)
+
+
+async def test_nodes_to_add_are_tried_on_a_copy_of_the_cluster():
+    async with live(small()) as cluster:
+        await cluster.create(a_pod("here").requests(cpu="2").obj())
+        await cluster.create(a_pod("more").requests(cpu="1").obj())
+        pages = SchedulerPages(
+            cluster.scheduler, copied=lambda: Cluster.of_state(cluster.scheduler.state), times=cluster.time
+        )
+        found = await answer_of(pages, "explain/default/more", suggestions="true")
+        assert [one["text"] for one in found["relief"]] == ["add 1 node like n1"]
+        assert "relief" not in await answer_of(pages, "explain/default/more")
+        assert "relief" not in await answer_to(cluster, "explain/default/more", suggestions="true")
+        assert list(cluster.scheduler.state.table.row_of) == ["n1"]
 
 
 async def test_extenders_of_a_running_scheduler_are_asked():
@@ -315,6 +331,8 @@ class TestGroups:
         gates = with_chosen({"GenericWorkload": True, "GangScheduling": True}, V1_36)
         async with live(small(), self.gang(3), features=gates) as cluster:
             await cluster.create(*(self.member(f"t{i}") for i in range(3)))
+            waiting = (await answer_to(cluster, "pending"))["pods"]
+            assert sorted(one["reason"] for one in waiting) == ["Insufficient cpu", *2 * [GROUP_UNSCHEDULABLE]]
             found = await answer_to(cluster, "podgroups/default/train", page="text")
             assert [pod["pod"] for pod in found["waiting"]] == ["default/t0", "default/t1", "default/t2"]
             member = await answer_to(cluster, "explain/default/t0", page="text")
