@@ -285,6 +285,11 @@ export interface PartMessage {
   more: boolean;
 }
 
+export interface PartialRecord {
+  decided: number;
+  of: number;
+}
+
 export interface PlannedMoveRecord {
   pod: string;
   from: string;
@@ -634,6 +639,7 @@ export interface WhatIfRecord {
   displaced: Record<string, string>;
   elsewhere: Record<string, [string, string]>;
   notes: string[];
+  partial: PartialRecord | null;
 }
 
 export interface WorkbenchRecord extends WhatIfRecord {

@@ -150,9 +150,14 @@ def drained(
     pods: Selector,
     disable_eviction: bool,
     force: bool = False,
-    progress: Callable[[int, int], object],
+    progress: Callable[[int, int], object] | None = None,
+    stop: Callable[[], bool] | None = None,
 ) -> Answered:
-    """What the drain would do, by the options of the command; raises InputError."""
+    """What the drain would do, by the options of the command; raises InputError.
+
+    As far as it is known once `stop` returns True.
+    """
+    from stowplan.ask.offline.scheduling import never
     from stowplan.ask.what_if.answer_text import drain_page
     from stowplan.ask.what_if.drain import drain as what_a_drain_does
 
@@ -161,7 +166,13 @@ def drained(
         chosen += _nodes_of(about, zone, selector)
     about.note_unplaced()
     record = what_a_drain_does(
-        about.cluster, chosen, rolling=max_unavailable, pods=pods, budgets=not disable_eviction, progress=progress
+        about.cluster,
+        chosen,
+        rolling=max_unavailable,
+        pods=pods,
+        budgets=not disable_eviction,
+        progress=progress,
+        stop=stop or never,
     )
     no = bool(record.stranded or record.blocked_by or (record.lost and not force))
     return Answered(cluster=about.cluster, record=record, page=drain_page, no=no)

@@ -55,9 +55,17 @@ def survive(*, by: str | None, only: str | None, output: str, exit_code: bool, *
         found.write(output, exit_code=exit_code)
 
 
-def losses(about: ClusterSource, by: str | None, only: str | None, *, progress: Callable[[int, int], None]) -> Answered:
-    """What each loss would cost."""
+def losses(
+    about: ClusterSource,
+    by: str | None,
+    only: str | None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Answered:
+    """What each loss would cost; as far as it is known once `stop` returns True."""
     # Slow to import, and not needed for the help.
+    from stowplan.ask.offline.scheduling import never
     from stowplan.ask.what_if.answer_text import survive_page
     from stowplan.ask.what_if.survive import survive as what_survives
 
@@ -65,6 +73,6 @@ def losses(about: ClusterSource, by: str | None, only: str | None, *, progress: 
     if only is not None:
         # The value of a label may have a slash.
         only = only.removeprefix("node/") if by in (None, "node") else only
-    found = what_survives(about.cluster, by, only=only, progress=progress)
+    found = what_survives(about.cluster, by, only=only, progress=progress, stop=stop or never)
     no = any(loss.stranded or loss.gone for loss in found.losses)
     return Answered(cluster=about.cluster, record=found, page=survive_page, no=no)

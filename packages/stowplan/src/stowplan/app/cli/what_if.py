@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -139,13 +139,16 @@ def what_if(
         changed_cluster(about, changes).write(output, exit_code=exit_code)
 
 
-def changed_cluster(about: ClusterSource, changes: Sequence[Change]) -> Answered:
-    """The cluster before and after the changes."""
+def changed_cluster(
+    about: ClusterSource, changes: Sequence[Change], *, stop: Callable[[], bool] | None = None
+) -> Answered:
+    """The cluster before and after the changes; as far as it is known once `stop` returns True."""
+    from stowplan.ask.offline.scheduling import never
     from stowplan.ask.what_if.answer_text import what_if_page
     from stowplan.ask.what_if.before_and_after import what_if as compare
     from stowplan.ask.what_if.quotas import quota_limits, scaled_up
 
-    record = compare(about.cluster, *changes)
+    record = compare(about.cluster, *changes, stop=stop or never)
     limits = quota_limits(about.cluster, about.quotas, scaled_up(about.cluster, changes))
     return Answered(
         cluster=about.cluster,

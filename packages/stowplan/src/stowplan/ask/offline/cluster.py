@@ -36,7 +36,7 @@ from stowplan.ask.offline.arguments import (
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.cluster_tables import HeatMap, heat_map, node_rows, pod_rows
 from stowplan.ask.offline.extender_calls import post_to_extender
-from stowplan.ask.offline.scheduling import Scheduling
+from stowplan.ask.offline.scheduling import Scheduling, Stop, never
 from stowplan.drivers.hang_guard.guarded_plugins import registry_with_installed
 from stowplan.drivers.hang_guard.hang_guard import PLUGIN_TIMEOUT, CallGuard
 from stowplan.drivers.virtual_time.volume_controllers import settled
@@ -572,7 +572,9 @@ class Cluster:
             raise ClusterError(f'pod "{info.key}" cannot be evicted: it is on no node')
         self._remove_pod(info)
 
-    def schedule(self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None) -> list[Decision]:
+    def schedule(
+        self, pods: Iterable[Mapping[str, Any] | str | t.Pod] | None = None, *, stop: Stop = never
+    ) -> list[Decision]:
         """Place pods (None: all pending ones, in queue order); return the last decision for each.
 
         Runs the real queue, scheduling cycles and bindings until only time could change anything: victims of preemption
@@ -580,6 +582,7 @@ class Cluster:
         A pod that still waits on Permit at the end is rejected as after a timeout, and a PreBind that waits for
         something fails; but claims are bound, and volumes provisioned for them, as soon as a pod has its node. The
         pods of a group, and those of a profile in which Permit makes pods wait for each other, are created together.
+        `stop` is asked after each attempt at one of all pods; once it returns True, no more are tried.
 
         Examples:
             >>> cluster.schedule([a_pod("web-9", "shop").requests(cpu="500m").obj()])
@@ -588,17 +591,17 @@ class Cluster:
         if pods is None:
             # Pods of other schedulers stay pending.
             ours = [info for info in self.state.pending.values() if self.engine.framework_for(info) is not None]
-            return self._scheduling.all_of(ours)
+            return self._scheduling.all_of(ours, stop)
         if not isinstance(pods, list) and (isinstance(pods, str | Mapping | t.Pod) or not isinstance(pods, Iterable)):
             raise ClusterError("schedule takes a list of pods: schedule([pod])")
         return self._scheduling.in_order([self.pod(pod) for pod in pods])
 
-    def places(self, pods: Iterable[str]) -> list[Decision]:
+    def places(self, pods: Iterable[str], *, stop: Stop = never) -> list[Decision]:
         """Place pods (`namespace/name`) like `schedule`, but many equal ones in a fraction of the time.
 
-        For counterfactuals: only the resulting nodes are recorded.
+        For counterfactuals: only the resulting nodes are recorded. Fewer decisions if `stop` returns True in between.
         """
-        return self._scheduling.places([self.pod(pod) for pod in pods])
+        return self._scheduling.places([self.pod(pod) for pod in pods], stop)
 
     def bind_claims(self, claims: Sequence[str] | None = None) -> list[t.PersistentVolume]:
         """Make volumes available and bind claims as the PV controller would; the volumes that are created for them.
@@ -619,14 +622,14 @@ class Cluster:
                 created.append(change.new)
         return created
 
-    def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
+    def foreseen(self, infos: Sequence[PodInfo], *, stop: Stop = never) -> list[Decision] | None:
         """The decisions that `places` would make for new pods if they were added, without adding them.
 
-        Their names may be those of pods on removed nodes. None if the decisions cannot be computed this way: a pod
-        would preempt others, or a plugin has to be notified.
+        Their names may be those of pods on removed nodes, or that were preempted. The pods are on their nodes, and the
+        preempted ones are gone, until the caller's transaction ends. Fewer decisions if `stop` returns True in between.
+        None if the decisions cannot be computed this way, such as if a plugin has to be notified.
         """
-        with self.transaction():
-            return self._scheduling.foreseen(infos)
+        return self._scheduling.foreseen(infos, stop)
 
     def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> FeasibleSets | None:
         """Which rows a new pod fits once `lost` nodes and their pods are gone, while `places` places these pods again.

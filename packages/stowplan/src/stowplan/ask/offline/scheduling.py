@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import takewhile
 
 from msgspec.structs import replace
 
@@ -42,6 +43,16 @@ from stowplan.scheduler.in_tree.registry import in_tree_registry
 from stowplan.scheduler.queue.queued_pod import QueuedPod
 
 _log = get_logger(__name__)
+
+
+#: Asked between pods: True ends a question early, with the decisions until then.
+Stop = Callable[[], bool]
+#: Equal pods that are decided together, if the question may end early.
+_TOGETHER = 250
+
+
+def never() -> bool:
+    return False
 
 
 class Reservations:
@@ -105,9 +116,13 @@ class Attempts:
         self._counts: dict[str, int] = {}
         #: Messages of attempts in which a plugin or extender failed, in order of appearance.
         self.failures: dict[str, None] = {}
+        self.stop: Stop = never
+        #: Whether the engine was told to try no more pods.
+        self.stopped = False
 
     def clear(self) -> None:
         """Forget the pods; failures are kept."""
+        self.stopped = False
         self.decisions.clear()
         self._counts.clear()
 
@@ -117,6 +132,8 @@ class Attempts:
         self._counts[uid] = attempts = self._counts.get(uid, 0) + 1
         if attempts == MAX_ATTEMPTS:
             self.failures[f"pod {decision.pod.key} was tried {attempts} times, as if time passed, and is left"] = None
+        if not self.stopped and (attempts == MAX_ATTEMPTS or self.stop()):
+            self.stopped = True
             self._agenda.put(self._agenda.now, Stopped())
 
     def failed(self, queued: QueuedPod, failure: Failure) -> None:
@@ -196,19 +213,24 @@ class Scheduling:
         with without_log(), self._guard.series():
             return self._in_order(infos)
 
-    def _in_order(self, infos: Sequence[PodInfo]) -> list[Decision]:
+    def _in_order(self, infos: Sequence[PodInfo], stop: Stop = never) -> list[Decision]:
         turns = _turns(infos, self._waits_in) if len(infos) > 1 else {}
         if len(turns) == len(infos) or len(infos) == 1:
-            return [self._one(info) for info in infos]
+            return self._each(infos, stop)
         found: dict[str, Decision] = {}
         for pods in turns.values():
+            if stop():
+                break
             free = [info for info in pods if not info.node_name]
             for info in free:
                 self.framework_of(info)
                 self.displace(info)
             found |= {info.uid: Decision(info, info.node_name) for info in pods if info.node_name}
             found |= {decision.pod.uid: decision for decision in self._all_of(free)} if free else {}
-        return [found[info.uid] for info in infos]
+        return [found[info.uid] for info in infos if info.uid in found]
+
+    def _each(self, infos: Iterable[PodInfo], stop: Stop) -> list[Decision]:
+        return [self._one(info) for info in takewhile(lambda _: not stop(), infos)]
 
     def _waits_in(self, info: PodInfo) -> str:
         """The profile in which the pod may wait for others on Permit; "" for none."""
@@ -216,30 +238,29 @@ class Scheduling:
         waits = framework is not None and not info.node_name and quorum_of(framework, info) is None
         return info.shape.scheduler_name if waits else ""
 
-    def places(self, infos: Sequence[PodInfo]) -> list[Decision]:
+    def places(self, infos: Sequence[PodInfo], stop: Stop = never) -> list[Decision]:
         """Like `in_order`, but only for the resulting nodes: equal pods are decided together.
 
         If some plugin has to be notified of each pod, it is the same as `in_order`.
         """
         with without_log(), self._guard.series():
-            return self._in_order(infos) if self.engine.schedules_groups else self._places(infos)
+            return self._in_order(infos, stop) if self.engine.schedules_groups else self._places(infos, stop)
 
-    def _places(self, infos: Sequence[PodInfo]) -> list[Decision]:
+    def _places(self, infos: Sequence[PodInfo], stop: Stop) -> list[Decision]:
         found: list[Decision] = []
-        while len(found) < len(infos):
-            first = len(found)
-            framework = self.framework_of(infos[first])
-            run = infos[first : end_of_run(framework, infos, first)]
+        while len(found) < len(infos) and not stop():
+            framework = self.framework_of(infos[len(found)])
+            run = _next_run(framework, infos, len(found), stop)
             if self._unnoticed(framework, run) and all(map(self._is_new, run)):
-                found += self._run(framework, run)
+                found += self._run(framework, run, stop)
             else:
-                found += [self._one(info) for info in run]
+                found += self._each(run, stop)
         return found
 
-    def _run(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
+    def _run(self, framework: Framework, infos: Sequence[PodInfo], stop: Stop) -> list[Decision]:
         """Place equal pods without queue and bindings, which nobody would notice."""
         found = self._together(framework, infos) if len(infos) > 1 else []
-        while len(found) < len(infos):
+        while len(found) < len(infos) and not stop():
             info = infos[len(found)]
             steps = schedule_pod(self.engine.algorithm, framework, info, run_post_filter=False)
             decision = run_at_once(steps, max_portions=0)
@@ -253,20 +274,21 @@ class Scheduling:
                 found += self.engine.algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
 
-    def foreseen(self, infos: Sequence[PodInfo]) -> list[Decision] | None:
+    def foreseen(self, infos: Sequence[PodInfo], stop: Stop = never) -> list[Decision] | None:
         """Where `places` would put new pods; None if that cannot be told without the queue.
 
         The pods stay on their nodes until the caller's transaction is undone, so that later ones see them.
         """
         if not self.engine.schedules_groups:
-            return self._foreseen(infos, {})
+            return self._foreseen(infos, {}, stop)
         turns = _turns(infos)
         groups = self._groups(turns)
-        found = None if groups is None else self._foreseen([info for pods in turns.values() for info in pods], groups)
+        in_turns = [info for pods in turns.values() for info in pods]
+        found = None if groups is None else self._foreseen(in_turns, groups, stop)
         if found is None:
             return None
         of_pod = {decision.pod.uid: decision for decision in found}
-        return [of_pod[info.uid] for info in infos]
+        return [of_pod[info.uid] for info in infos if info.uid in of_pod]
 
     def _groups(self, turns: Mapping[str, Sequence[PodInfo]]) -> dict[str, int] | None:
         """The number of pods with a node that each group would have; None if something restricts where they go."""
@@ -284,18 +306,18 @@ class Scheduling:
             found[key] = len(pods) + sum(info.row >= 0 for info in state.pod_groups.placed(key))
         return found
 
-    def _foreseen(self, infos: Sequence[PodInfo], groups: Mapping[str, int]) -> list[Decision] | None:
+    def _foreseen(self, infos: Sequence[PodInfo], groups: Mapping[str, int], stop: Stop) -> list[Decision] | None:
         found: list[Decision] = []
         with without_log(), self._guard.series():
-            while len(found) < len(infos):
+            while len(found) < len(infos) and not stop():
                 framework = self.engine.framework_for(infos[len(found)])
                 if framework is None:
                     return None
-                run = infos[len(found) : end_of_run(framework, infos, len(found))]
+                run = _next_run(framework, infos, len(found), stop)
                 if not self._unnoticed(framework, run, groups) or not all(map(self._displaces_nobody, run)):
                     return None
-                decisions = self._foreseen_run(framework, run, last=len(found) + len(run) == len(infos))
-                if len(decisions) < len(run):
+                decisions = self._foreseen_run(framework, run, stop)
+                if decisions is None:
                     return None
                 if groups and any(not decision.node_name and _has_group(decision.pod) for decision in decisions):
                     # What happens to the rest of its group is up to the group's cycle.
@@ -303,25 +325,45 @@ class Scheduling:
                 found += decisions
         return found
 
-    def _foreseen_run(self, framework: Framework, infos: Sequence[PodInfo], *, last: bool) -> list[Decision]:
-        """Place equal pods, up to the first one that PostFilter helps or might help; `last`: no pod follows them."""
+    def _foreseen_run(self, framework: Framework, infos: Sequence[PodInfo], stop: Stop) -> list[Decision] | None:
+        """Place equal pods; None if one cannot be foreseen."""
         algorithm, state = self.engine.algorithm, self.engine.state
-        free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
         found = algorithm.schedule_batch(framework, infos) if len(infos) > 1 else []
-        if not last or len(found) < len(infos):
-            state.place_all(infos[: len(found)], [decision.node_name for decision in found])
-        while len(found) < len(infos):
-            info = infos[len(found)]
-            steps = schedule_pod(algorithm, framework, info, run_post_filter=free_of_effects)
-            decision = run_at_once(steps, max_portions=0)
-            if decision.node_name:
-                state.place_all([info], [decision.node_name])
-            elif not free_of_effects or not _is_final(decision):
-                break
+        state.place_all(infos[: len(found)], [decision.node_name for decision in found])
+        while len(found) < len(infos) and not stop():
+            decision = self._foreseen_one(framework, infos[len(found)])
+            if decision is None:
+                return None
             found.append(decision)
             if not decision.node_name:
                 found += algorithm.reject_equal(framework, decision, infos[len(found) :])
         return found
+
+    def _foreseen_one(self, framework: Framework, info: PodInfo) -> Decision | None:
+        """Place a pod, and take off their nodes those that it preempts; None if that cannot be foreseen."""
+        algorithm, state = self.engine.algorithm, self.engine.state
+        free_of_effects = len(framework.effect_free_post_filter) == len(framework.post_filter)
+        steps = schedule_pod(algorithm, framework, info, run_post_filter=free_of_effects)
+        decision = run_at_once(steps, max_portions=0)
+        if not decision.node_name and free_of_effects and _is_final(decision):
+            return decision
+        if not decision.node_name:
+            if decision.plan is None or state.nominator or not self._may_preempt(framework):
+                return None
+            for victim in decision.plan.victims:
+                state.remove_pod(victim.uid)
+            # It is tried again once its victims have left.
+            state.nominator.add(info, decision.plan.node_name)
+            decision = run_at_once(schedule_pod(algorithm, framework, info, run_post_filter=False), max_portions=0)
+            state.nominator.delete(info.uid)
+        if not decision.node_name:
+            return None
+        state.place_all([info], [decision.node_name])
+        return decision
+
+    def _may_preempt(self, framework: Framework) -> bool:
+        """Whether no plugin has to be notified of those that are preempted, and they leave alone."""
+        return not self.engine.schedules_groups and self._has_only_our_plugins(framework)
 
     def guaranteed_feasible_sets(self, info: PodInfo, lost: int) -> FeasibleSets | None:
         """See `Cluster.guaranteed_feasible_sets`."""
@@ -366,12 +408,12 @@ class Scheduling:
         return self._names.get(info.key) in (None, info.uid)
 
     def _displaces_nobody(self, info: PodInfo) -> bool:
-        """Whether no other placed pod has the name; pods of removed nodes do not count."""
+        """Whether no other pod has the name; those of removed nodes, and preempted ones, do not count."""
         uid = self._names.get(info.key)
         if uid is None or uid == info.uid:
             return True
         known = self.engine.state.placed(uid)
-        return known is not None and known.row < 0
+        return info.key not in self.engine.state.pending if known is None else known.row < 0
 
     def _together(self, framework: Framework, infos: Sequence[PodInfo]) -> list[Decision]:
         """Decide for as many of the first equal pods as possible together, and bind them."""
@@ -393,10 +435,14 @@ class Scheduling:
         self.displace(info)
         return self._all_of([info])[0]
 
-    def all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
+    def all_of(self, infos: Sequence[PodInfo], stop: Stop = never) -> list[Decision]:
         """Decisions for pods, in the order in which they were tried, followed by those of gated pods."""
-        with without_log(), self._guard.series():
-            return self._all_of(infos)
+        self.attempts.stop = stop
+        try:
+            with without_log(), self._guard.series():
+                return self._all_of(infos)
+        finally:
+            self.attempts.stop = never
 
     def _all_of(self, infos: Sequence[PodInfo]) -> list[Decision]:
         time, decisions = self._time, self.attempts.decisions
@@ -407,10 +453,12 @@ class Scheduling:
             time.run()
             self._give_up_waiting()
             found = list(decisions.values())
-            if len(found) < len(infos):
+            if len(found) < len(infos) and not self.attempts.stop():
                 found += [self._gated(info) for info in infos if info.uid not in decisions]
             return found
         finally:
+            if self.attempts.stopped:
+                time.submit(Started())
             self.engine.queue.clear()
             self.store.forget()
             time.forget_volumes()
@@ -431,6 +479,12 @@ class Scheduling:
 
     def _gated(self, info: PodInfo) -> Decision:
         return Decision(info, status=self.framework_of(info).run_pre_enqueue(info) or unschedulable(UNTRIED))
+
+
+def _next_run(framework: Framework, infos: Sequence[PodInfo], first: int, stop: Stop) -> Sequence[PodInfo]:
+    """The equal pods from this one on."""
+    end = end_of_run(framework, infos, first)
+    return infos[first : end if stop is never else min(end, first + _TOGETHER)]
 
 
 def _is_final(decision: Decision) -> bool:

@@ -40,6 +40,21 @@ class PagedAnswer(Answer, frozen=True, kw_only=True, omit_defaults=False):
         return f"<pre>{escape(plain(self.page()))}</pre>"
 
 
+class PartialRecord(Answer, frozen=True, kw_only=True):
+    """An answer that had to be given before all was decided, and covers only these pods."""
+
+    decided: int
+    of: int
+
+    @property
+    def note(self) -> str:
+        return f"stopped early: {self.decided:,} of {self.of:,} pods were decided"
+
+
+def partial_of(decided: int, undecided: int) -> PartialRecord | None:
+    return PartialRecord(decided=decided, of=decided + undecided) if undecided else None
+
+
 # -- fit --------------------------------------------------------------------------------------------------------------
 
 
@@ -166,6 +181,7 @@ class DrainRecord(PagedAnswer, frozen=True, kw_only=True):
     #: Pods elsewhere that pods of these nodes would preempt, whether or not they find another node.
     displaced: tuple[str, ...]
     notes: tuple[str, ...] = ()
+    partial: PartialRecord | None = None
 
     def page(self) -> list[Block]:
         from stowplan.ask.what_if.answer_text import drain_page
@@ -187,8 +203,10 @@ class LossRecord(Answer, frozen=True, kw_only=True):
     gone: tuple[str, ...]
     #: Pods elsewhere that pods of these nodes would preempt, whether or not they find another node.
     displaced: tuple[str, ...]
-    #: Whether every pod runs again: none is stranded, none is gone.
+    #: Whether every pod is known to run again: none is stranded, none is gone.
     survived: bool
+    #: Number of pods that were not decided, because the question was stopped.
+    undecided: int = 0
 
 
 class SurviveRecord(PagedAnswer, frozen=True, kw_only=True):
@@ -198,6 +216,8 @@ class SurviveRecord(PagedAnswer, frozen=True, kw_only=True):
     #: Worst first.
     losses: tuple[LossRecord, ...]
     notes: tuple[str, ...] = ()
+    #: Of all losses together.
+    partial: PartialRecord | None = None
 
     def page(self) -> list[Block]:
         from stowplan.ask.what_if.answer_text import survive_page
@@ -233,6 +253,8 @@ class WhatIfRecord(PagedAnswer, frozen=True, kw_only=True):
     #: Pods that are placed in both cases, but on different nodes -> (before, after).
     elsewhere: dict[str, tuple[str, str]]
     notes: tuple[str, ...] = ()
+    #: Of the pods that were pending before, and of those that the changes add or move.
+    partial: PartialRecord | None = None
 
     def page(self) -> list[Block]:
         from stowplan.ask.what_if.answer_text import what_if_page

@@ -6,12 +6,13 @@ Pending pods are scheduled on both sides, so that what would have happened anywa
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
 from stowplan.ask.offline.cluster_tables import HeatMap
-from stowplan.ask.what_if.answer_records import SideRecord, WhatIfRecord
+from stowplan.ask.offline.scheduling import Stop, never
+from stowplan.ask.what_if.answer_records import SideRecord, WhatIfRecord, partial_of
 from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.hypothetical_changes import Change, Reconfigure
 from stowplan.ask.what_if.hypothetical_nodes import DaemonSets
@@ -28,10 +29,13 @@ def _ignored(cluster: Cluster) -> None:
     pass
 
 
-def what_if(cluster: Cluster, *changes: Change | Iterable[Change], look: Look = _ignored) -> WhatIfRecord:
+def what_if(
+    cluster: Cluster, *changes: Change | Iterable[Change], look: Look = _ignored, stop: Stop = never
+) -> WhatIfRecord:
     """Compare the cluster with and without the changes, which are made in order; a list of them will do, too.
 
-    `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references.
+    `look` gets the cluster before and after, each with pending pods scheduled; it must not keep any references. Once
+    `stop`, which is asked between pods, returns True, the answer is what is known by then.
 
     Examples:
         >>> what_if(cluster, AddNodes(1, "gpu-a1"), Taint("gpu-a1-like-1", "nvidia.com/gpu", effect="")).placed
@@ -39,12 +43,12 @@ def what_if(cluster: Cluster, *changes: Change | Iterable[Change], look: Look = 
     """
     made = list(_flattened(changes))
     homes = _homes(cluster)
-    before = _side(cluster, (), look)
+    before = _side(cluster, (), look, stop)
     other = cluster
     for change in made:
         if isinstance(change, Reconfigure):
             other = cluster.reconfigured(change.config)
-    after = _side(other, made, look)
+    after = _side(other, made, look, stop)
     return _compared(homes, before, after, [change.text for change in made])
 
 
@@ -99,6 +103,9 @@ class _Side(PlainStruct, frozen=True):
     provisions: set[Provision]
     notes: list[str]
     quotas: tuple[QuotaRecord, ...]
+    #: Pods that were decided, and those that were not, because the question was stopped.
+    decided: int
+    undecided: Collection[str]
 
     def record(self) -> SideRecord:
         reasons = Counter(self.pending.values())
@@ -111,7 +118,7 @@ class _Side(PlainStruct, frozen=True):
         )
 
 
-def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
+def _side(cluster: Cluster, changes: Sequence[Change], look: Look, stop: Stop) -> _Side:
     with cluster.transaction():
         waited, budgets = set(cluster.pending()), AllowedDisruptions(cluster)
         if changes:
@@ -119,7 +126,7 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
             for change in changes:
                 change.apply(cluster)
             daemon_sets.follow()
-        settling = Settling(cluster, budgets)
+        settling = Settling(cluster, budgets, stop)
         settling.settle_all(made=[key for key in cluster.pending() if key not in waited])
         look(cluster)
         state = cluster.state
@@ -133,6 +140,8 @@ def _side(cluster: Cluster, changes: Sequence[Change], look: Look) -> _Side:
             settling.provisions,
             settling.notes,
             quotas,
+            len(settling.found) + len(settling.stranded),
+            settling.undecided,
         )
 
 
@@ -143,9 +152,15 @@ def _homes(cluster: Cluster) -> dict[str, str]:
 
 
 def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[str]) -> WhatIfRecord:
-    placed = {key: node for key, node in after.homes.items() if key not in before.homes}
-    displaced = {key: after.homes.get(key, "") for key, node in homes.items() if after.homes.get(key) != node}
-    lost_room = {key: "" for key in before.homes if key not in homes and key not in after.homes}
+    placed = {key: node for key, node in after.homes.items() if key not in before.homes and key not in before.undecided}
+    unknown = {*before.undecided, *after.undecided}
+    displaced = {
+        key: after.homes.get(key, "")
+        for key, node in homes.items()
+        if after.homes.get(key) != node and key not in unknown
+    }
+    lost_room = {key: "" for key in before.homes if key not in homes and key not in after.homes and key not in unknown}
+    partial = partial_of(before.decided + after.decided, len(before.undecided) + len(after.undecided))
     elsewhere = {
         key: (node, after.homes[key])
         for key, node in before.homes.items()
@@ -158,5 +173,6 @@ def _compared(homes: dict[str, str], before: _Side, after: _Side, changes: list[
         placed=placed,
         displaced=displaced | lost_room,
         elsewhere=elsewhere,
-        notes=(*assumed(before.provisions | after.provisions), *after.notes),
+        notes=(*assumed(before.provisions | after.provisions), *after.notes, *([partial.note] if partial else [])),
+        partial=partial,
     )

@@ -122,7 +122,9 @@ class AllowedDisruptions:
         by_namespace: dict[str, list[tuple[int, Selector]]] = {}
         for number, (key, selector, _) in enumerate(self._known):
             by_namespace.setdefault(key.partition("/")[0], []).append((number, selector))
-        for info in self._cluster.state.placed_pods() if by_namespace else ():
+        placed = self._cluster.state.placed_pods() if by_namespace else ()
+        # Those of removed nodes are gone.
+        for info in (info for info in placed if info.row >= 0):
             for number, selector in by_namespace.get(info.namespace, ()):
                 # In this order: budgets select few pods, and conditions are slow to read.
                 if selector.matches(info.shape.labels) and _budget_pod(info).healthy:

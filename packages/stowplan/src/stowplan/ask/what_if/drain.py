@@ -8,10 +8,12 @@ most that many nodes are drained at a time, and return empty.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from itertools import takewhile
 
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
-from stowplan.ask.what_if.answer_records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord
+from stowplan.ask.offline.scheduling import Stop, never
+from stowplan.ask.what_if.answer_records import BlockRecord, DrainRecord, MoveRecord, StrandedRecord, partial_of
 from stowplan.ask.what_if.budgets import AllowedDisruptions, Budgets
 from stowplan.ask.what_if.hypothetical_claims import release_claims
 from stowplan.ask.what_if.hypothetical_nodes import cordoned, node_named, pods_on
@@ -34,12 +36,14 @@ def drain(
     pods: Selector = EVERYTHING,
     budgets: bool = True,
     progress: Callable[[int, int], object] | None = None,
+    stop: Stop = never,
 ) -> DrainRecord:
     """Where the pods of these nodes would go, and which would be stranded, lost or protected by a budget.
 
     `rolling`: number of nodes drained at a time, each returning after its turn; None: all, permanently. `pods`: labels
     of the pods that are drained. `budgets`: whether disruption budgets protect pods, as they do against evictions, but
-    not against deletions. `progress` is called with the number of nodes that are empty, and their total.
+    not against deletions. `progress` is called with the number of nodes that are empty, and their total. Once
+    `stop`, which is asked between pods, returns True, the answer is what is known by then.
 
     Examples:
         >>> found = drain(cluster, ["node-b1"])
@@ -52,7 +56,7 @@ def drain(
     if rolling is not None and not (isinstance(rolling, int) and rolling >= 1):
         raise ClusterError(f"nodes that are out at a time: want 1 or more, got {rolling!r}")
     with cluster.transaction():
-        return _Drain(cluster, pods, budgets=budgets, progress=progress).run(names, rolling)
+        return _Drain(cluster, pods, budgets=budgets, progress=progress, stop=stop).run(names, rolling)
 
 
 class _Drain:
@@ -63,8 +67,10 @@ class _Drain:
         *,
         budgets: bool,
         progress: Callable[[int, int], object] | None,
+        stop: Stop,
     ) -> None:
         self._cluster = cluster
+        self._stop = stop
         self._progress = progress
         self._emptied = self._total = 0
         self._selector = selector
@@ -88,8 +94,10 @@ class _Drain:
         if rolling is None:
             self._drain_nodes(order)
         else:
-            for start in range(0, len(order), rolling):
+            for start in takewhile(lambda _: not self._stop(), range(0, len(order), rolling)):
                 self._turn(order[start : start + rolling])
+        left = self._left_on(order[self._emptied :], {block.pod for block in self._blocks})
+        partial = partial_of(len(self._moves) + len(self._stranded), left)
         return DrainRecord(
             nodes=tuple(order),
             moves=tuple(self._moves),
@@ -99,8 +107,13 @@ class _Drain:
             empty_dir=tuple(self._empty_dir),
             stay=self._stay,
             displaced=tuple(self._displaced),
-            notes=tuple(self._notes()),
+            notes=(*self._notes(), *([partial.note] if partial is not None else [])),
+            partial=partial,
         )
+
+    def _left_on(self, names: Sequence[str], blocked: Collection[str]) -> int:
+        """The number of pods on these nodes whose turn has not come."""
+        return sum(_is_evicted(info) and info.key not in blocked for name in names for info in self._pods_on(name))
 
     def _drain_order(self, name: str) -> tuple[int, int]:
         """A sort key: nodes without blocking budgets first, then by number of pods."""
@@ -131,6 +144,8 @@ class _Drain:
         for name in names:
             moves = len(self._moves)
             blocks |= self._empty([name])
+            if self._stop() and self._left_on([name], blocks):
+                break
             # Pods that find a node come before those of the next one, and return their disruptions.
             while (len(self._moves) > moves or name == names[-1]) and self._try_again() and blocks:
                 blocks = self._empty(names, blocks)
@@ -143,7 +158,7 @@ class _Drain:
         """Evict the pods of these nodes, or `only` those; pod -> what blocks its eviction."""
         blocks = {}
         for name in names:
-            for info in self._pods_on(name):
+            for info in takewhile(lambda _: not self._stop(), self._pods_on(name)):
                 block = self._evict(info, name) if only is None or info.key in only else None
                 if block is not None:
                     blocks[info.key] = block

@@ -15,6 +15,7 @@ from functools import cache, cached_property
 
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
+from stowplan.ask.offline.scheduling import Stop, never
 from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.hypothetical_claims import (
     LostVolumes,
@@ -186,16 +187,19 @@ _ROUNDS = 100
 class Settling:
     """Works within the caller's transaction."""
 
-    def __init__(self, cluster: Cluster, budgets: AllowedDisruptions) -> None:
-        """`budgets`: as they were before the question's changes."""
+    def __init__(self, cluster: Cluster, budgets: AllowedDisruptions, stop: Stop = never) -> None:
+        """`budgets`: as they were before the question's changes. Once `stop` returns True, no more pods are decided."""
         self._cluster = cluster
         self._budgets = budgets
+        self._stop = stop
         #: Pod -> its new node.
         self.found: dict[str, str] = {}
         #: Pod -> why it has none.
         self.stranded: dict[str, str] = {}
         #: Preempted pods.
         self.displaced: dict[str, None] = {}
+        #: Pods that were left when the question was stopped: whether they find a node is not known.
+        self.undecided: dict[str, None] = {}
         self._lost_volumes = LostVolumes(cluster)
         #: Volumes that provisioners have to create.
         self.provisions: set[Provision] = set()
@@ -222,22 +226,56 @@ class Settling:
                 return
             self.provisions |= bind_claims_of(self._cluster, [pod.pod for pod in ours])
             before = self._placed([pod.pod for pod in ours])
-            decisions = self._cluster.places([pod.key for pod in _in_order(ours)])
+            ours = _in_order(ours)
+            decisions = self._cluster.places([pod.key for pod in ours], stop=self._stop)
             self._note(decisions)
             keys = [*(one.pod.key for one in self._woken(decisions)), *later, *self._evicted(before)]
+            if self._stop():
+                self._leave([*(pod.key for pod in ours[len(decisions) :]), *keys])
+                return
 
     def foresee(self, pods: Sequence[PodInfo]) -> bool:
         """Like `settle` for pods of removed nodes, without changing anything; False if that is not possible."""
-        waiting = FirstWaiting(self._cluster)
-        if any(uses_claims(info.pod) or waiting.before(info) for info in pods):
-            return False
-        decisions = self._cluster.foreseen(_in_order(compiled_copies(self._cluster.state, pods)))
-        if decisions is None or any(set_of(one.pod.pod) for one in decisions if not one.node_name):
-            return False
-        if self._woken(decisions):
-            return False
-        self._note(decisions)
+        with self._cluster.transaction():
+            if self._foresee(pods):
+                return True
+        for known in (self.found, self.stranded, self.displaced, self.undecided):
+            known.clear()
+        return False
+
+    def _foresee(self, pods: Sequence[PodInfo]) -> bool:
+        for _ in range(_ROUNDS):
+            waiting = FirstWaiting(self._cluster)
+            if any(uses_claims(info.pod) or waiting.before(info) for info in pods):
+                return False
+            before = self._placed([info.pod for info in pods])
+            copies = _in_order(compiled_copies(self._cluster.state, pods))
+            decisions = self._cluster.foreseen(copies, stop=self._stop)
+            if decisions is None or any(set_of(one.pod.pod) for one in decisions if not one.node_name):
+                return False
+            woken, stopped = self._woken(decisions), self._stop()
+            if woken and not stopped:
+                return False
+            self._note(decisions)
+            pods = [info for info in self._gone(before) if eviction_outcome(info.pod) is EvictionOutcome.RECREATED]
+            if stopped:
+                self._leave(info.key for info in (*copies[len(decisions) :], *(one.pod for one in woken), *pods))
+            if stopped or not pods:
+                return True
         return True
+
+    def is_stopped_before(self, pods: Iterable[PodInfo]) -> bool:
+        """Whether these cannot be decided any more."""
+        if self._stop():
+            self._leave(info.key for info in pods)
+        return bool(self.undecided)
+
+    def _leave(self, keys: Iterable[str]) -> None:
+        """The question is stopped before it is the turn of these pods."""
+        for key in keys:
+            self.undecided[key] = None
+            self.found.pop(key, None)
+            self.stranded.pop(key, None)
 
     def settle_all(self, made: Collection[str] = ()) -> None:
         """Schedule all pending pods. `made`: those that a change has added."""
@@ -248,14 +286,20 @@ class Settling:
             # The claims of those to come are there, and are bound at the same time.
             self.provisions |= bind_claims_of(self._cluster, [*waiting, *(pod for pod, _ in later.pods.values())])
             before = self._placed(waiting)
-            self._note(self._cluster.schedule())
+            decisions = self._cluster.schedule(stop=self._stop)
+            self._note(decisions)
             evicted = self._evicted(before)
+            if self._stop():
+                known = {one.pod.key for one in decisions if not one.nominated_node_name} - {*evicted}
+                self._leave(key for key in self._cluster.pending() if key not in known)
+                break
             if not any([later.go_on(), beyond.go_on(), evicted]):
                 break
         self.stranded |= later.give_up()
         self.notes += beyond.notes()
         for key in self._cluster.pending():
-            self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
+            if key not in self.undecided:
+                self.stranded.setdefault(key, no_scheduler_for(self._cluster.pod(key).pod))
 
     def _woken(self, decisions: Sequence[Decision]) -> list[Decision]:
         """Rejected pods that a later one, which found a node, may help, as with pod affinity or spread."""
@@ -296,15 +340,19 @@ class Settling:
 
     def _evicted(self, before: PodsBefore | None) -> list[str]:
         """Record pods evicted since; return the recreated ones."""
-        if before is None:
-            return []
-        state = self._cluster.state
-        gone = [info.pod for info in state.pods.replaced_since(before) if state.placed(info.uid) is None]
-        for pod in gone:
-            self.displaced[f"{pod.metadata.namespace}/{pod.metadata.name}"] = None
+        gone = [info.pod for info in self._gone(before)]
         back = [pod for pod in gone if eviction_outcome(pod) is EvictionOutcome.RECREATED]
         release_claims(self._cluster, (pod for pod in gone if pod not in back))
         return put_back(self._cluster, back)
+
+    def _gone(self, before: PodsBefore | None) -> list[PodInfo]:
+        """Record pods evicted since, and return them."""
+        if before is None:
+            return []
+        state = self._cluster.state
+        gone = [info for info in state.pods.replaced_since(before) if state.placed(info.uid) is None]
+        self.displaced |= dict.fromkeys(info.key for info in gone)
+        return gone
 
 
 def _in_order(pods: Sequence[PodInfo]) -> list[PodInfo]:

@@ -22,7 +22,8 @@ import numpy as np
 
 from stowplan.ask.offline import Cluster, ClusterError
 from stowplan.ask.offline.assumptions import Provision, assumed
-from stowplan.ask.what_if.answer_records import LossRecord, StrandedRecord, SurviveRecord
+from stowplan.ask.offline.scheduling import Stop, never
+from stowplan.ask.what_if.answer_records import LossRecord, StrandedRecord, SurviveRecord, partial_of
 from stowplan.ask.what_if.budgets import AllowedDisruptions
 from stowplan.ask.what_if.copies import RoomForAny
 from stowplan.ask.what_if.hypothetical_claims import release_claims, uses_claims
@@ -107,12 +108,14 @@ def survive(
     *,
     only: str | None = None,
     progress: Callable[[int, int], object] | None = None,
+    stop: Stop = never,
 ) -> SurviveRecord:
     """Lose each node or zone in turn: which pods would find no other node. The worst loss comes first.
 
     `by`: "node", or a node label; None: zones if there are several, otherwise nodes.
 
-    `only`: a single value of it. `progress` is called with the number of losses tried, and their total.
+    `only`: a single value of it. `progress` is called with the number of losses tried, and their total. Once `stop`,
+    which is asked between pods, returns True, the answer is what is known by then.
 
     Examples:
         >>> worst = survive(cluster).losses[0]
@@ -129,13 +132,16 @@ def survive(
     losses, certain, provisions = [], CertainPods(cluster), set[Provision]()
     budgets = AllowedDisruptions(cluster)
     for number, (lost, names) in enumerate(groups.items(), start=1):
-        losses.append(_loss(cluster, certain, budgets, lost, names, provisions))
+        losses.append(_loss(cluster, certain, Settling(cluster, budgets, stop), lost, names, provisions))
         if progress is not None:
             progress(number, len(groups))
     notes = [f"not tried: the loss of {count(without, 'node')} without the label {by}"] if without else []
     notes += assumed(provisions)
+    decided = sum(loss.moved + len(loss.stranded) for loss in losses)
+    partial = partial_of(decided, sum(loss.undecided for loss in losses))
+    notes += [partial.note] if partial is not None else []
     losses.sort(key=lambda loss: (-len(loss.stranded) - len(loss.gone), -len(loss.displaced), -loss.pods, loss.lost))
-    return SurviveRecord(by=by, losses=tuple(losses), notes=tuple(notes))
+    return SurviveRecord(by=by, losses=tuple(losses), notes=tuple(notes), partial=partial)
 
 
 def _usual(cluster: Cluster) -> str:
@@ -164,7 +170,7 @@ def _groups(cluster: Cluster, by: str) -> tuple[dict[str, list[str]], int]:
 def _loss(
     cluster: Cluster,
     certain: CertainPods,
-    budgets: AllowedDisruptions,
+    settling: Settling,
     lost: str,
     names: list[str],
     provisions: set[Provision],
@@ -173,8 +179,10 @@ def _loss(
     homes = {info.key: info.node_name for info in pods}
     outcomes = {info.key: eviction_outcome(info.pod) for info in pods}
     back = [info for info in pods if outcomes[info.key] is EvictionOutcome.RECREATED]
-    settling = Settling(cluster, budgets)
-    if certain.find_nodes(back, names):
+    moved = 0
+    if settling.is_stopped_before(back):
+        pass
+    elif certain.find_nodes(back, names):
         moved = len(back)
     else:
         _settle(cluster, settling, names, pods, back)
@@ -190,7 +198,8 @@ def _loss(
         ),
         gone=tuple(key for key, outcome in outcomes.items() if outcome is EvictionOutcome.LOST),
         displaced=tuple(settling.displaced),
-        survived=not settling.stranded and EvictionOutcome.LOST not in outcomes.values(),
+        survived=not (settling.stranded or settling.undecided) and EvictionOutcome.LOST not in outcomes.values(),
+        undecided=len(settling.undecided),
     )
 
 
@@ -199,7 +208,7 @@ def _settle(cluster: Cluster, settling: Settling, names: list[str], pods: list[P
     with cluster.transaction():
         cluster.state.remove_nodes(names)
         # Pods on removed nodes do not count anywhere, so they need not be removed to see where their copies go.
-        if not settling.foresee(back):
+        if not settling.foresee(back) and not settling.is_stopped_before(back):
             returning = [info.pod for info in back]
             _evict(cluster, pods, returning)
             settling.settle(returning)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from stowplan import Cluster
 from stowplan.ask.offline.scheduling import Scheduling
-from stowplan.ask.what_if import drain, survive
+from stowplan.ask.what_if import Remove, drain, survive, what_if
 from stowplan.ask.what_if.hypothetical_pods import compiled_copies
 from stowplan.plugins import PostBindPlugin
 from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
@@ -25,6 +25,7 @@ SHAPES = {
     "small": a_pod("p").requests(cpu="100m"),
     "large": a_pod("p").requests(cpu="2"),
     "important": a_pod("p").requests(cpu="1").priority(5),
+    "urgent": a_pod("p").labels(app="web").requests(cpu="700m").priority(9),
     "web": a_pod("p").labels(app="web").requests(cpu="500m"),
     "spread": a_pod("p").labels(app="web").requests(cpu="100m").spreads(ZONE, WEB),
     "rather": a_pod("p").labels(app="web").requests(cpu="100m").spreads(HOST, WEB, when_unsatisfiable="ScheduleAnyway"),
@@ -75,6 +76,14 @@ def group(i, gang, *, topology):
 
 def placed(cluster):
     return sorted((info.key, info.node_name) for info in cluster.state.placed_pods())
+
+
+def drain_all(cluster, stop):
+    return drain(cluster, ["n0", "n1"], stop=stop)
+
+
+def remove_all(cluster, stop):
+    return what_if(cluster, Remove("n0"), Remove("n1"), stop=stop)
 
 
 @pytest.fixture
@@ -152,8 +161,9 @@ def test_agrees_with_single_decisions_whatever_the_arguments():
         )
         metadata = [{**pod["metadata"], "name": f"p{i}", "uid": f"p{i}"} for i in range(number)]
         infos = [found.state.pod_info(struct({**pod, "metadata": each})) for each in metadata]
-        decisions = found.foreseen(infos)
-        with pytest.MonkeyPatch.context() as patch:
+        with found.transaction():
+            decisions = found.foreseen(infos)
+        with pytest.MonkeyPatch.context() as patch, found.transaction():
             patch.setattr(SchedulingAlgorithm, "schedule_batch", lambda *args, **options: [])
             alone = found.foreseen(infos)
         assert (decisions is None) == (alone is None)
@@ -178,8 +188,8 @@ def test_agrees_with_scheduling_each_pod():
         before = cluster.state.dump()
         lost, drained = survive(cluster, ZONE), drain(cluster, ["n0"])
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Cluster, "places", lambda self, pods: self.schedule(pods))
-            patch.setattr(Cluster, "foreseen", lambda self, pods: None)
+            patch.setattr(Cluster, "places", lambda self, pods, stop: self.schedule(pods))
+            patch.setattr(Cluster, "foreseen", lambda self, pods, stop: None)
             assert lost == survive(cluster, ZONE)
             assert drained == drain(cluster, ["n0"])
         assert cluster.state.dump() == before
@@ -209,7 +219,7 @@ def test_groups_agree_with_trying_each_group():
         )
         before, lost = cluster.state.dump(), survive(cluster, ZONE)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Cluster, "foreseen", lambda self, pods: None)
+            patch.setattr(Cluster, "foreseen", lambda self, pods, stop: None)
             assert lost == survive(cluster, ZONE)
         assert cluster.state.dump() == before
 
@@ -263,10 +273,33 @@ def test_a_pod_that_does_not_fit_is_foreseen(together, monkeypatch):
     assert "Insufficient cpu" in loss.stranded[0].reason
 
 
-def test_pods_that_preempt_others_are_placed_for_real(together):
+def test_pods_that_preempt_others_are_foreseen(monkeypatch):
     pods = [("important", 0)] * 3 + [("small", 1)] * 4 + [("web", 2)] * 4
-    (loss,) = survive(cluster_of([4, 2, 2], pods), ZONE, only="a").losses
-    assert (loss.moved, len(loss.displaced), together) == (3, 4, [1, 1])
+    cluster = cluster_of([4, 2, 2], pods)
+    monkeypatch.setattr(Cluster, "add", None)
+    (loss,) = survive(cluster, ZONE, only="a").losses
+    assert (loss.moved, len(loss.displaced)) == (3, 4)
+
+
+@pytest.mark.parametrize("foreseen", [True, False], ids=["foreseen", "tried"])
+@pytest.mark.parametrize("ask", [lambda cluster, stop: survive(cluster, ZONE, stop=stop), drain_all, remove_all])
+def test_a_question_that_is_stopped_says_how_many_pods_it_decided(monkeypatch, ask, foreseen):
+    """With each pod more that is decided, the answer has one more, until it is that of the whole question."""
+    if not foreseen:
+        monkeypatch.setattr(Cluster, "foreseen", lambda self, pods, stop: None)
+    pods = [("important", 0)] * 3 + [("small", 1)] * 4 + [("web", 2)] * 4 + [("large", 0)] * 2
+    cluster = cluster_of([4, 2, 2], pods)
+    whole, decided = ask(cluster, lambda: False), []
+    for calls in range(1, 400):
+        left = iter(range(calls))
+        found = ask(cluster, lambda left=left: next(left, None) is None)
+        if found.partial is None:
+            break
+        assert f"stopped early: {found.partial.decided} of {found.partial.of} pods" in "".join(found.notes)
+        decided.append(found.partial.decided)
+    assert found == whole
+    assert decided[0] <= 1
+    assert len(set(decided)) > 3
 
 
 def test_pods_of_several_kinds_are_foreseen(monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import signal
+import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
@@ -130,8 +131,9 @@ class ServedCluster:
         *,
         recording: str | None = None,
         plugins: tuple[str, ...] = (),
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.cluster, self.recording, self.plugins = cluster, recording, plugins
+        self.cluster, self.recording, self.plugins, self.now = cluster, recording, plugins, now
         self._notes = tuple(notes)
 
     async def about(self, reads: Reads) -> ClusterSource:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -24,6 +23,7 @@ from stowplan.app.sources.object_references import reference
 from stowplan.app.sources.selection import Selection
 from stowplan.app.sources.templates import claim_templates_of, pod_in, pod_named
 from stowplan.ask.loading.event_query import EventQuery
+from stowplan.ask.offline.scheduling import Stop
 from stowplan.ask.rebalance.gained_room import RoomAnswer
 from stowplan.ask.what_if.answer_records import DrainRecord, FitRecord, GroupFitRecord, SurviveRecord, WhatIfRecord
 from stowplan.ask.what_if.hypothetical_changes import Reconfigure
@@ -32,12 +32,20 @@ from stowplan.kube.api.manifest_files import LoadError
 from stowplan.scheduler.inspection.records import GroupVerdictRecord, NodeRecord, VerdictListRecord, VerdictRecord
 from stowplan.ui.workbench import WhatIfChange, changes_of
 
-#: Seconds: a client does not wait much longer.
-_MAX_SECONDS = 20.0
+#: Seconds that pods are decided, if the agent does not say: the rest of an answer takes a fifth of a second.
+_SECONDS, _MAX_SECONDS = 0.8, 60.0
 #: Of changes, whose pods are placed one by one.
 _MAX_NODES, _MAX_PODS = 200, 5_000
 #: Groups of equal pods that are explained in full, the largest first.
 _MAX_GROUPS = 20
+_Seconds = Annotated[
+    float,
+    Meta(
+        gt=0,
+        le=_MAX_SECONDS,
+        description="Stop after so many seconds, with what is known by then: `partial` says of how many pods.",
+    ),
+]
 _NAMESPACE = Meta(description="For names without a namespace; the context's by default.")
 
 
@@ -88,6 +96,7 @@ class Drain(Arguments, frozen=True):
     ] = None
     pod_selector: Annotated[str | None, Meta(description="Only pods with these labels.")] = None
     disable_eviction: Annotated[bool, Meta(description="Delete pods: budgets do not block.")] = False
+    seconds: _Seconds = _SECONDS
 
 
 class Survive(Arguments, frozen=True):
@@ -96,6 +105,11 @@ class Survive(Arguments, frozen=True):
         Meta(description='"node", or the label whose values are lost one by one. Default: zones if there are several.'),
     ] = None
     only: Annotated[str | None, Meta(description="Only the loss of this node, or of this value of the label.")] = None
+    seconds: _Seconds = _SECONDS
+
+
+class WhatIf(WhatIfChange, kw_only=True):
+    seconds: _Seconds = _SECONDS
 
 
 def _explain(about: ClusterSource, given: Explain) -> Answer:
@@ -151,7 +165,7 @@ def _read_to_fit(given: Fit) -> Reads:
     )
 
 
-def _drain(about: ClusterSource, given: Drain) -> Answer:
+def _drain(about: ClusterSource, given: Drain, stop: Stop) -> Answer:
     if not (given.nodes or given.zone or given.selector or given.all_nodes):
         raise InputError("say which nodes: nodes, zone, selector or all")
     return drained(
@@ -163,23 +177,12 @@ def _drain(about: ClusterSource, given: Drain) -> Answer:
         max_unavailable=given.max_unavailable,
         pods=labels_of("--pod-selector", given.pod_selector),
         disable_eviction=given.disable_eviction,
-        progress=_time_limit("nodes"),
+        stop=stop,
     )
 
 
-def _survive(about: ClusterSource, given: Survive) -> Answer:
-    return losses(about, given.by, given.only, progress=_time_limit("losses"))
-
-
-def _time_limit(what: str) -> Callable[[int, int], None]:
-    """Progress that ends a question, for which the others wait."""
-    end = time.monotonic() + _MAX_SECONDS
-
-    def within(done: int, of: int) -> None:
-        if time.monotonic() > end and done < of:
-            raise InputError(f"{done} of {of} {what} took {_MAX_SECONDS:g} s; ask about fewer, or run the command")
-
-    return within
+def _survive(about: ClusterSource, given: Survive, stop: Stop) -> Answer:
+    return losses(about, given.by, given.only, stop=stop)
 
 
 @contextmanager
@@ -191,7 +194,7 @@ def _read_from(field: str) -> Iterator[None]:
         raise InputError(*(problem.replace("stdin", field, 1) for problem in error.errors)) from error
 
 
-def _what_if(about: ClusterSource, given: WhatIfChange) -> Answer:
+def _what_if(about: ClusterSource, given: WhatIf, stop: Stop) -> Answer:
     if len(given.remove) + len(given.drain) > _MAX_NODES:
         raise InputError(
             f"remove and drain: want at most {_MAX_NODES} nodes; ask the tools drain or survive about more"
@@ -204,22 +207,38 @@ def _what_if(about: ClusterSource, given: WhatIfChange) -> Answer:
         raise InputError(f"say what changes: one of {', '.join(WhatIfChange.__struct_encode_fields__)}")
     if given.config.strip():
         no_extenders("config", next(one.config for one in changes if isinstance(one, Reconfigure)))
-    return changed_cluster(about, changes)
+    return changed_cluster(about, changes, stop=stop)
 
 
 def _nothing(given: Any) -> Reads:
     return Reads()
 
 
+def _limited(ask: Callable[[ClusterSource, Any, Stop], Answer]) -> Callable[[Host, ClusterSource, Any], Answer]:
+    """Others wait for a question, as all are asked about the one cluster."""
+
+    def within(host: Host, about: ClusterSource, given: Any) -> Answer:
+        end = host.now() + given.seconds
+        return ask(about, given, lambda: host.now() >= end)
+
+    return within
+
+
 def _about(
     ask: Callable[[ClusterSource, Any], Answer], reads: Callable[[Any], Reads] = _nothing
+) -> Callable[[Host, Any], Any]:
+    return _about_host(lambda host, about, given: ask(about, given), reads)
+
+
+def _about_host(
+    ask: Callable[[Host, ClusterSource, Any], Answer], reads: Callable[[Any], Reads] = _nothing
 ) -> Callable[[Host, Any], Any]:
     async def call(host: Host, given: Any) -> Answer:
         about = await host.about(reads(given))
         about.check_nodes()
         if namespace := getattr(given, "namespace", None):
             about = replace(about, namespace=namespace)
-        return ask(about, given)
+        return ask(host, about, given)
 
     return call
 
@@ -259,16 +278,16 @@ QUESTIONS = (
         "would block the drain. Nothing is drained.",
         arguments=Drain,
         records=(DrainRecord,),
-        call=_about(_drain),
+        call=_about_host(_limited(_drain)),
     ),
     Tool(
         name="survive",
         title="What the loss of nodes would cost",
         description="Which pods would find no node if a zone, a rack or a node were lost, one loss at a time. In a "
-        "large cluster, some losses take longer than a client waits: name one with `only`.",
+        "large cluster, some losses take longer than `seconds`: name one with `only`, or give more.",
         arguments=Survive,
         records=(SurviveRecord,),
-        call=_about(_survive),
+        call=_about_host(_limited(_survive)),
     ),
     Tool(
         name="what_if",
@@ -276,8 +295,8 @@ QUESTIONS = (
         description="Which pods would get a node, lose or change it if nodes were added, removed, drained, labelled or "
         "tainted, workloads scaled, manifests applied (`manifests`: YAML), or the scheduler had another configuration "
         "(`config`: a KubeSchedulerConfiguration as YAML; `weights`: profile to plugin to weight). Nothing is changed.",
-        arguments=WhatIfChange,
+        arguments=WhatIf,
         records=(WhatIfRecord,),
-        call=_about(_what_if, lambda given: Reads(quotas=bool(given.scale or given.manifests))),
+        call=_about_host(_limited(_what_if), lambda given: Reads(quotas=bool(given.scale or given.manifests))),
     ),
 )

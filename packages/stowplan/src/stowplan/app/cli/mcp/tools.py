@@ -49,6 +49,8 @@ class Host(Protocol):
     #: What the server was started with.
     recording: str | None
     plugins: tuple[str, ...]
+    #: A clock in seconds.
+    now: Callable[[], float]
 
     async def about(self, reads: Reads) -> ClusterSource:
         """The cluster that questions are about; raises InputError."""

@@ -1,6 +1,8 @@
 """`stowplan mcp` in process, by the SDK's own client."""
 
 import json
+import time
+from itertools import count
 
 import pytest
 from mcp import Client
@@ -27,9 +29,9 @@ EXTENDERS = (
 
 @pytest.fixture
 def client(files):
-    def connect(*objects):
+    def connect(*objects, now=time.monotonic):
         about = ClusterSource.of_files([files(*objects)], None, ())
-        host = ServedCluster(about, ["from a file"])
+        host = ServedCluster(about, ["from a file"], now=now)
         return Client(server_of(QUESTIONS, host, title="Stowplan"))
 
     return connect
@@ -160,15 +162,18 @@ async def test_a_bug_is_an_error_of_its_question_alone(client, monkeypatch, caps
     assert "internal error: KeyError" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("tool", "arguments"), [("drain", {"all": True}), ("survive", {"by": "node"})])
-async def test_what_takes_too_long_ends(client, monkeypatch, tool, arguments):
-    monkeypatch.setattr("stowplan.app.cli.mcp.questions._MAX_SECONDS", -1)
-    async with client(*CLUSTER) as connected:
-        found = await connected.call_tool(tool, arguments)
-        assert found.content[0].text.startswith("1 of 2 ")
-        assert "ask about fewer" in found.content[0].text
-        _, document = await asked(connected, "explain", of="node/a")
-        assert len(document["pods"]) == 1
+@pytest.mark.parametrize(
+    ("tool", "arguments", "decided", "of"),
+    [("drain", {"all": True}, 0, 2), ("survive", {"by": "node"}, 0, 2), ("what_if", {"remove": ["a"]}, 2, 3)],
+)
+async def test_what_takes_too_long_is_answered_in_part(client, tool, arguments, decided, of):
+    # Each look at the clock takes a second.
+    async with client(*CLUSTER, now=count(1.0).__next__) as connected:
+        text, document = await asked(connected, tool, **arguments, seconds=1)
+        assert document["partial"] == {"decided": decided, "of": of}
+        assert f"stopped early: {decided} of {of} pods were decided" in text
+        _, document = await asked(connected, tool, **arguments, seconds=60)
+        assert document["partial"] is None
 
 
 async def test_tools_only_read(client):
