@@ -43,6 +43,7 @@ class Measuring:
         self._context = context
         self._use = use
         self._client = ModelClient(context, fleet, use)
+        self._failed: set[Source] = set()
 
     def begin(self, sources: Sequence[Source], duration: float | None) -> None:
         """Ask them now, and from now on; raises ScenarioError."""
@@ -63,11 +64,18 @@ class Measuring:
             known = self._context.store.find(source.kind, "", source.name)
             self._context.time.write((Create if known is None else Update)(obj=found.value))
         elif isinstance(found, Raised):
-            self._context.note(f"{source.name} cannot be read: {found}")
+            why = str(found.cause) if isinstance(found.cause, SourceError) else str(found)
+            self._fails(source, f"cannot be read: {why}")
         else:
             close(asking)
-            self._context.note(f"{source.name} awaits something that does not exist in simulated time")
+            self._fails(source, "awaits something that does not exist in simulated time")
         self._context.later(source.interval, partial(self._ask, source))
+
+    def _fails(self, source: Source, why: str) -> None:
+        # Once: later messages may differ in times alone.
+        if source not in self._failed:
+            self._failed.add(source)
+            self._context.note(f"{source.name} {why}")
 
 
 class _Sample(NamedTuple):
@@ -111,7 +119,9 @@ class ModelClient:
             return self._watched()
         asked = _QUERY.fullmatch((query or {}).get("query", "")) if url.endswith("/api/v1/query") else None
         if asked is None or asked[1] not in _FUNCTIONS or asked[2] not in _SERIES:
-            raise SourceError(f"a simulation has no answer to {url} {dict(query or {})}")
+            raise SourceError(
+                f"a simulation has no answer to {' '.join((url, (query or {}).get('query', '')))}".rstrip()
+            )
         vector = self._over_time(asked[1], _SERIES[asked[2]])
         result = [{"metric": {"instance": node}, "value": [self._context.now, str(value)]} for node, value in vector]
         return {"status": "success", "data": {"resultType": "vector", "result": result}}

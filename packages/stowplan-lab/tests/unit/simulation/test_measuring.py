@@ -211,6 +211,10 @@ async def another_query(client):
     await client.get_json("http://p/api/v1/query", query={"query": "up"})
 
 
+async def another_time(client):
+    raise ValueError(client.wall_clock())
+
+
 async def sleeps(client):
     await asyncio.sleep(0)
 
@@ -218,8 +222,9 @@ async def sleeps(client):
 @pytest.mark.parametrize(
     ("ask", "note"),
     [
-        (another_service, "asked cannot be read: SourceError: a simulation has no answer to http://thermometers/nodes"),
-        (another_query, "a simulation has no answer to http://p/api/v1/query {'query': 'up'}"),
+        (another_service, "asked cannot be read: a simulation has no answer to http://thermometers/nodes"),
+        (another_query, "a simulation has no answer to http://p/api/v1/query up"),
+        (another_time, "asked cannot be read: ValueError: 1767225600.0 (test_measuring.py:"),
         (sleeps, "asked awaits something that does not exist in simulated time"),
     ],
 )
