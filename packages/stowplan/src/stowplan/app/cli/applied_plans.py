@@ -31,7 +31,7 @@ from stowplan.ask.rebalance.goals import Goal
 from stowplan.ask.rebalance.moves import Limits
 from stowplan.ask.rebalance.rebalance import rebalance
 from stowplan.ask.what_if.hypothetical_nodes import node_named, uncordoned
-from stowplan.kube.api.api_errors import ApiError
+from stowplan.kube.api.api_errors import ApiError, Forbidden
 from stowplan.kube.api.meta import controller_of
 from stowplan.kube.config import LeaderElection
 from stowplan.kube.structs import PlainStruct
@@ -63,7 +63,9 @@ def carry_out(load: Load, limits: Limits, settings: ApplySettings, *, output: st
     except StoppedError as error:
         raise InputError(str(error)) from error
     except (ApiError, LiveClusterError) as error:
-        raise InputError(f"{error}; --apply --rbac prints the roles for it") from error
+        is_forbidden = isinstance(error.__cause__ or error, Forbidden)
+        hints = ["--apply --rbac prints the roles for it"] if is_forbidden else []
+        raise InputError(str(error), hints=hints) from error
     if output in ("json", "yaml"):
         write_data(msgspec.to_builtins(record), output)
     else:

@@ -313,13 +313,17 @@ class Answered(PlainStruct, frozen=True, kw_only=True):
         return self.page(self._noted)
 
     def write(self, output: str, *, exit_code: bool) -> None:
-        """Print it, and exit if it is no answer, or if it is no and that was asked for."""
+        """Print it, and exit as by `end`."""
         from stowplan.ask.explain.text.tables import write
 
         if output in ("json", "yaml"):
             write_data(self.document(), output)
         else:
             write(self.text(), sys.stdout)
+        self.end(exit_code=exit_code)
+
+    def end(self, *, exit_code: bool) -> None:
+        """Exit if it is no answer, or if it is no and that was asked for."""
         if self.cluster.failures:
             raise SystemExit(InputError.exit_code)
         if exit_code and self.no:

@@ -140,6 +140,8 @@ def rebalance(
         raise click.UsageError("Give one of --goal and --policy.")
     if weights is not None and policy is not None:
         raise click.UsageError("--weights are for a --goal.")
+    if commands and output != "text":
+        raise click.UsageError("--commands prints a script: leave out -o.")
     limits = Limits(
         total=max_moves,
         at_once=at_once,
@@ -179,12 +181,13 @@ def rebalance(
             record = planned(about.cluster, wanted, limits=limits, progress=partial(progress, "rebalance"))
         finally:
             progress.close()
+        found = Answered(cluster=about.cluster, record=record, page=rebalance_page, no=not record.met)
         if commands:
             for line in commands_of(record):
                 click.echo(line)
-            return
-        found = Answered(cluster=about.cluster, record=record, page=rebalance_page, no=not record.met)
-        found.write(output, exit_code=exit_code)
+            found.end(exit_code=exit_code)
+        else:
+            found.write(output, exit_code=exit_code)
 
 
 def _check_apply(source: Mapping[str, Any], *, commands: bool) -> None:
@@ -232,7 +235,9 @@ def _seconds(duration: str) -> float:
 def _weights(text: str | None) -> dict[str, float]:
     found: dict[str, float] = {}
     for part in () if text is None else text.split(","):
-        name, _, value = part.partition("=")
+        name, equals, value = part.partition("=")
+        if not equals:
+            raise InputError(f"--weights: want NAME=W, got {part!r}")
         try:
             found[name.strip()] = float(value)
         except ValueError:

@@ -87,7 +87,7 @@ def _emptied(moves: Moves, name: str) -> bool:
     """Empty a node, or leave it as it is."""
     cluster, row = moves.cluster, moves.cluster.state.table.row_of[name]
     leaving = [info for info in pods_on(cluster, name) if eviction_outcome(info.pod) in _IN_THE_WAY]
-    if len(leaving) > moves.left or not all(map(moves.is_movable, leaving)):
+    if not moves.may_make(len(leaving)) or not all(map(moves.is_movable, leaving)):
         return False
     # The largest are the hardest to place.
     leaving.sort(key=lambda info: share_of(cluster, info, row), reverse=True)

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from enum import Enum
-from math import inf
 
 from msgspec.structs import replace
 
@@ -97,6 +96,8 @@ class Moves:
         #: Pods of these shapes find no node, as long as nothing changes -> why.
         self._nowhere: dict[tuple[PodShape, str], str] = {}
         self.provisions: set[Provision] = set()
+        #: The limit of all moves, if some were not tried because of it.
+        self.reached_limit: int | None = None
 
     @property
     def made(self) -> list[PlannedMoveRecord]:
@@ -118,11 +119,13 @@ class Moves:
     def has_moved(self, info: PodInfo) -> bool:
         return info.key in self._progress.made
 
-    @property
-    def left(self) -> float:
-        """How many pods may still move."""
-        total = self._limits.total
-        return inf if total is None else total - len(self._progress.made) - len(self._progress.removed)
+    def may_make(self, more: int) -> bool:
+        """Whether so many more pods may move."""
+        total, progress = self._limits.total, self._progress
+        if total is not None and len(progress.made) + len(progress.removed) + more > total:
+            self.reached_limit = total
+            return False
+        return True
 
     def is_movable(self, info: PodInfo) -> bool:
         """Whether it would be recreated, and has not moved yet; budgets apart."""
@@ -164,7 +167,7 @@ class Moves:
 
     def move(self, info: PodInfo, reason: str, worthwhile: Callable[[str], str] | None = None) -> Outcome:
         """`worthwhile`: why the move to a node is not, once it is made; "" if it is."""
-        if self.left <= 0:
+        if not self.may_make(1):
             return Outcome.TOTAL_LIMIT
         # Whoever loses its node forgets it.
         node = info.node_name
@@ -176,7 +179,7 @@ class Moves:
 
     def remove(self, pod: Pod, reason: str) -> Outcome:
         """Delete a pod that has ended: budgets do not count it, and no node has to take it."""
-        if self.left <= 0:
+        if not self.may_make(1):
             return Outcome.TOTAL_LIMIT
         key = f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"
         if key in self._progress.removed or pod.metadata.deletion_timestamp is not None:

@@ -12,6 +12,7 @@ from stowplan.ask.rebalance.measures import balance_of
 from stowplan.ask.rebalance.moves import Limits, Moves
 from stowplan.ask.rebalance.plan_records import RebalanceRecord
 from stowplan.ask.what_if.hypothetical_changes import Change
+from stowplan.scheduler.framework.explanations.formatting import count
 
 
 def _ignored(done: int, of: int) -> None:
@@ -80,6 +81,8 @@ def _rebalanced(cluster: Cluster, goal: Goal, limits: Limits | None, progress: P
 
 def _about(moves: Moves) -> list[str]:
     notes = []
+    if moves.reached_limit is not None:
+        notes.append(f"at most {count(moves.reached_limit, 'pod')} may move: there may be more to do")
     if moves.worked_out:
         names = ", ".join(moves.worked_out)
         notes.append(f"without a status, what these budgets allow was computed from the pods: {names}")

@@ -54,6 +54,20 @@ def test_commands(run, files):
     assert rest[1].startswith("# Step 2")
 
 
+def test_commands_end_as_the_plan_does(run, files):
+    ran = run("rebalance", "-f", files(*CLUSTER, budget(allowed=0)), "--goal", "mend", "--commands", "--exit-code")
+    assert (ran.code, ran.out) == (3, "set -e\n")
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "mend", "--commands", "-o", "json")
+    assert (ran.code, "--commands prints a script: leave out -o" in ran.err) == (2, True)
+
+
+def test_a_limit_that_is_reached_is_noted(run, files, tmp_path):
+    (tmp_path / "policy.yaml").write_text(POLICY)
+    asked = ("rebalance", "-f", files(*CLUSTER), "--policy", str(tmp_path / "policy.yaml"), "--max-moves")
+    assert "at most 1 pod may move: there may be more to do" in run(*asked, "1").out
+    assert "may move" not in run(*asked, "2").out
+
+
 def test_hostile_names_are_quoted(run, files):
     bad = owned(pod("web-0", nodeName="a"))
     bad["metadata"]["name"] = "x'; reboot; '"
@@ -182,6 +196,7 @@ def test_measured_use_in_files(run, files, tmp_path):
     ("given", "problem"),
     [
         (("--goal", "pack", "--weights", "haste=1"), "weights: haste: want one of disruption, cost, time"),
+        (("--goal", "pack", "--weights", "time"), "--weights: want NAME=W, got 'time'"),
         (("--goal", "pack", "--weights", "time=soon"), "--weights: time: want a number, got 'soon'"),
         (("--goal", "mend", "--weights", "time=1"), "weights: mend: it is reached or not"),
         (("--policy", "p.yaml", "--weights", "time=1"), "--weights are for a --goal"),
