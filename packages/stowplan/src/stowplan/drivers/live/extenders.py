@@ -29,7 +29,7 @@ class HttpExtenderClients:
         may_change: Callable[[], bool],
     ) -> None:
         """`may_change` returns whether writes, such as bindings, are allowed at the moment."""
-        self._documents = documents
+        self.documents = documents
         self._times = times
         self._agent = agent
         self._may_change = may_change
@@ -42,7 +42,7 @@ class HttpExtenderClients:
 
         Requests in progress continue, and bindings that began before may still call a removed extender.
         """
-        self._calls = Calls(configuration, self._documents, before=self._calls)
+        self._calls = Calls(configuration, self.documents, before=self._calls)
 
     def get(self, who: str) -> HttpExtenderClient | None:
         return HttpExtenderClient(self, self._calls, who) if who in self._calls else None

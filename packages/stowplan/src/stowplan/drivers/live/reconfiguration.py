@@ -26,7 +26,6 @@ from stowplan.scheduler.framework.boundary import Raised, call
 if TYPE_CHECKING:
     from stowplan.drivers.live.extenders import HttpExtenderClients
     from stowplan.drivers.live.informers import Informers
-    from stowplan.kube.api.documents import Documents
     from stowplan.kube.config import Configuration
     from stowplan.kube.timing.times import Times
     from stowplan.scheduler.engine.engine import Engine
@@ -50,7 +49,6 @@ class Reconfiguration:
         *,
         submit: Callable[[Input], None],
         informers: Informers,
-        documents: Documents,
         extender_clients: HttpExtenderClients,
         times: Times,
         report: Callable[[str], None],
@@ -58,7 +56,7 @@ class Reconfiguration:
         self._engine = engine
         self._submit = submit
         self._informers = informers
-        self._documents = documents
+        self._documents = extender_clients.documents
         self._extender_clients = extender_clients
         self._times = times
         self._report = report

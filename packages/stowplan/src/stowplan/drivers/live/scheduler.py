@@ -146,7 +146,7 @@ class Scheduler:
             tracer=tracer,
         )
         self.engine.attach(self)
-        self._documents = documents = Documents(()) if documents is None else documents
+        self._documents = Documents(()) if documents is None else documents
         self._extender_calls = HttpExtenderClients(
             config, self._documents, times=times, agent=settings.agent, may_change=may_change or _always
         )
@@ -175,7 +175,6 @@ class Scheduler:
             self.engine,
             submit=self.submit,
             informers=self.informers,
-            documents=documents,
             extender_clients=self._extender_calls,
             times=times,
             report=_report,

@@ -40,13 +40,14 @@ class GroupKind(PlainStruct, frozen=True, kw_only=True):
 
 
 class DeclaredGroups:
-    def __init__(self, objects: ObjectStore, pod_groups: PodGroups) -> None:
+    def __init__(
+        self, objects: ObjectStore, pod_groups: PodGroups, kinds: Mapping[str, GroupKind], *, alone: bool
+    ) -> None:
+        """`kinds` are by scheduler name. `alone`: they are the only groups, as PodGroups of the API are not read."""
         self._objects = objects
         self._pod_groups = pod_groups
-        #: By scheduler name; set once, before there are any objects.
-        self.kinds: Mapping[str, GroupKind] = {}
-        #: Whether these are the only groups: PodGroups of the API are not read.
-        self.alone = False
+        self.kinds = kinds
+        self.alone = alone
 
     def pod(self, pod: Pod) -> Pod:
         """The pod with the group that its label names."""

@@ -10,7 +10,7 @@ Upstream: pkg/scheduler/backend/cache.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -20,7 +20,7 @@ from stowplan.kube.api.types import Node, Pod
 from stowplan.kube.kubernetes_versions import DEFAULT_VERSION, KubernetesVersion
 from stowplan.scheduler.cluster.assumed_objects import AssumedObjects
 from stowplan.scheduler.cluster.columns import settle_allocator
-from stowplan.scheduler.cluster.declared_groups import DeclaredGroups, is_declared
+from stowplan.scheduler.cluster.declared_groups import DeclaredGroups, GroupKind, is_declared
 from stowplan.scheduler.cluster.in_flight import InFlightObjects
 from stowplan.scheduler.cluster.many_pods import attach_all, count_off, count_on
 from stowplan.scheduler.cluster.nominator import Nominator
@@ -46,13 +46,21 @@ class ClusterState(PodsOnNodes):
         emulated_version: KubernetesVersion = DEFAULT_VERSION,
         counts_claims: bool = False,
         has_group_trees: bool = False,
+        group_kinds: Mapping[str, GroupKind] | None = None,
+        reads_pod_groups: bool = True,
     ) -> None:
-        """`settled`: see `InFlightObjects`; None: nobody waits for it. `has_group_trees`: see `GroupTrees`."""
+        """`settled`: see `InFlightObjects`; None: nobody waits for it. `has_group_trees`: see `GroupTrees`.
+
+        `group_kinds`: the custom resources that are groups of pods, by scheduler name; `reads_pod_groups`: whether
+        PodGroups of the API are, too.
+        """
         settle_allocator()
         super().__init__(emulated_version=emulated_version, counts_claims=counts_claims)
         self.objects = ObjectStore()
         self.group_trees = GroupTrees(self.objects, self.pod_groups, exist=has_group_trees)
-        self.declared_groups = DeclaredGroups(self.objects, self.pod_groups)
+        self.declared_groups = DeclaredGroups(
+            self.objects, self.pod_groups, group_kinds or {}, alone=not reads_pod_groups
+        )
         #: The lookup objects, with the pending writes of single-request decisions.
         self.assumed = AssumedObjects(self.objects)
         #: The lookup objects, with the pending writes of decisions that take several requests.

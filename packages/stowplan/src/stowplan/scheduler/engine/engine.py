@@ -35,7 +35,6 @@ from stowplan.kube.config import DEFAULT_FEATURES, Configuration, FeatureGates
 from stowplan.kube.klog import get_logger
 from stowplan.kube.kubernetes_versions import V1_37
 from stowplan.kube.metrics.scheduler import SchedulerMetrics
-from stowplan.scheduler.cluster.declared_groups import GroupKind
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import CopiedAtBeginning
@@ -133,7 +132,14 @@ class Engine:
         stopwatch = Stopwatch(meter, now)
         self._outbox = outbox = Outbox(now)
         self._is_stopped = False
-        self.state = _cluster_state(features, kinds, outbox)
+        self.state = ClusterState(
+            settled=lambda kind, key: outbox.changed((kind.__name__, key)),
+            emulated_version=features.emulated_version,
+            counts_claims=features.enabled("DRANodeAllocatableResources"),
+            has_group_trees=features.gates.get("CompositePodGroup", False),
+            group_kinds=kinds,
+            reads_pod_groups=not kinds or features.enabled("GenericWorkload"),
+        )
         self.stories = Stories(now=outbox.time) if settings.stories else NoStories()
         reporter = Reporter()
         #: By name. Empty at first: plugins are built with a handle that activates pods in the queue.
@@ -522,19 +528,6 @@ class Engine:
     def under_way(self) -> int:
         """Suspended and binding cycles, and unfinished evictions."""
         return len(self.suspended.cycles) + len(self.bindings.under_way) + self.evictions.plans_under_way
-
-
-def _cluster_state(features: FeatureGates, kinds: dict[str, GroupKind], outbox: Outbox) -> ClusterState:
-    """The state of a cluster, in which these custom resources are groups of pods."""
-    state = ClusterState(
-        settled=lambda kind, key: outbox.changed((kind.__name__, key)),
-        emulated_version=features.emulated_version,
-        counts_claims=features.enabled("DRANodeAllocatableResources"),
-        has_group_trees=features.gates.get("CompositePodGroup", False),
-    )
-    state.declared_groups.kinds = kinds
-    state.declared_groups.alone = bool(kinds) and not features.enabled("GenericWorkload")
-    return state
 
 
 def _jitter(random: RandomSource | None) -> Callable[[], float]:
