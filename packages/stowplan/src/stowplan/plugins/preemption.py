@@ -30,12 +30,7 @@ from stowplan.scheduler.framework.status import Code, Status
 from stowplan.scheduler.preemption.candidates import Candidates
 from stowplan.scheduler.preemption.dry_run import EvictionRules, NodeRules, dry_run_by_rules
 from stowplan.scheduler.preemption.dry_run import dry_run_by_node as _dry_run_by_node
-from stowplan.scheduler.preemption.eligibility import (
-    ONGOING,
-    WITH_ITS_GROUP,
-    ineligible_in_group,
-    nominated_with_victims,
-)
+from stowplan.scheduler.preemption.eligibility import ONGOING, ineligible_in_group, nominated_with_victims
 from stowplan.scheduler.preemption.victims import PodsOnNodes
 from stowplan.scheduler.preemption.workloads import Unit, units_for, victims_among
 
@@ -66,7 +61,7 @@ def dry_run_by_node(
 
 def preempts_with_group(handle: Handle, pod: PodInfo) -> bool:
     """Whether the pod's group is helped as a whole (`evict_for_group`), so that the pod must not preempt by itself."""
-    return ineligible_in_group(handle.cluster, pod, handle.features) == WITH_ITS_GROUP
+    return bool(ineligible_in_group(handle.cluster, pod, handle.features))
 
 
 def evict_for_group(
