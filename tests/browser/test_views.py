@@ -87,6 +87,18 @@ def test_a_plan_of_moves_on_the_workbench(at):
     expect(figures).to_have_count(0)
 
 
+def test_room_for_manifests_on_the_workbench(at):
+    page = at("#/workbench")
+    page.get_by_text("Manifests to apply").click()
+    page.get_by_label("Manifests to apply").fill(json.dumps(pod("new")))
+    page.get_by_role("button", name="Try").first.click()
+    page.locator(".adding select").first.select_option("Move pods")
+    page.locator(".adding select").nth(1).select_option("to fit the manifests below")
+    page.get_by_role("button", name="Add to the trial").click()
+    expect(page.locator(".figures").get_by_role("row", name="Nodes without pods")).to_be_visible()
+    expect(page.get_by_label("Commands")).to_contain_text("kubectl apply -f manifests.yaml")
+
+
 @pytest.mark.parametrize(
     ("kind", "fields", "takes_away", "command"),
     [

@@ -20,6 +20,7 @@ const GOALS = {
   spread: "until nodes are used evenly",
   pack: "onto as few nodes as possible",
   "free-nodes": "until so many nodes are empty",
+  "room-for": "to fit the manifests below",
 };
 type Kind = keyof typeof KINDS;
 const EFFECTS = ["NoSchedule", "PreferNoSchedule", "NoExecute"];

@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
-from stowplan.ask.rebalance.goals import GOALS, goal_named
+from stowplan.ask.rebalance.goals import GOALS, RoomFor, goal_named
 from stowplan.ask.rebalance.moves import Limits
 from stowplan.ask.rebalance.plan_records import RebalanceRecord
 from stowplan.ask.rebalance.plan_text import commands_of
@@ -51,6 +51,7 @@ from stowplan.ui.plan_messages import DeltaMessage, delta
 
 #: As the command's.
 _AT_ONCE = Limits(at_once=10, at_once_per_owner=1)
+_ROOM_FOR = "room-for"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
@@ -92,7 +93,7 @@ class WhatIfChange(_RequestPart, kw_only=True):
     label: tuple[_Label, ...] = ()
     taint: tuple[_Taint, ...] = ()
     scale: tuple[_Scale, ...] = ()
-    #: A goal: mend, spread, pack or free-nodes=N.
+    #: A goal: mend, spread, pack, free-nodes=N, or room-for: the pods of `manifests`.
     rebalance: str = ""
     #: Profile -> plugin -> weight.
     weights: dict[str, dict[str, int]] = {}
@@ -174,18 +175,28 @@ def changes_of(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
     for scale in wanted.scale:
         replicas = _within(scale.replicas, MOST_REPLICAS, "scale: replicas", least=0)
         yield Scale(scale.kind, scale.namespace, scale.name, replicas)
-    if wanted.manifests.strip():
-        found = objects_of_files(["-"], io.BytesIO(wanted.manifests.encode()), beside=cluster.state.everything())
-        yield Put(tuple(found.objects), "the manifests", found.workloads)
+    put = _put(wanted.manifests, cluster)
+    makes_room = wanted.rebalance == _ROOM_FOR
+    if put is not None and not makes_room:
+        yield put
     if wanted.config.strip():
         yield Reconfigure(_mapping(wanted.config), "the configuration that was given")
     elif wanted.weights:
         yield Reconfigure(_weighted(cluster.config, wanted.weights), "other weights")
+    if makes_room and put is None:
+        raise BadRequest(f"what-if: rebalance: {_ROOM_FOR}: give the manifests of the pods")
     if wanted.rebalance:
-        goal = goal_named(wanted.rebalance)
+        goal = RoomFor(put) if makes_room and put is not None else goal_named(wanted.rebalance)
         if goal is None:
-            raise BadRequest(f"what-if: rebalance: want {GOALS}, got {wanted.rebalance!r}")
+            raise BadRequest(f"what-if: rebalance: want {GOALS}|{_ROOM_FOR}, got {wanted.rebalance!r}")
         yield Rebalance(goal, _AT_ONCE)
+
+
+def _put(manifests: str, cluster: Cluster) -> Put | None:
+    if not manifests.strip():
+        return None
+    found = objects_of_files(["-"], io.BytesIO(manifests.encode()), beside=cluster.state.everything())
+    return Put(tuple(found.objects), "the manifests", found.workloads)
 
 
 def _within(number: int, most: int, what: str, least: int = 1) -> int:
@@ -248,6 +259,8 @@ def _commands(change: Change) -> Iterator[str]:
             yield "# kube-scheduler --config scheduler.yaml"
         case Rebalance(plan=RebalanceRecord() as plan):
             yield from commands_of(plan)
+            if isinstance(change.goal, RoomFor):
+                yield from _commands(change.goal.change)
 
 
 def _command(*words: str) -> str:

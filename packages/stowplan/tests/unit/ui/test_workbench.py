@@ -164,5 +164,16 @@ def test_a_plan_of_moves(cluster):
     assert found["displaced"] == {move["pod"]: move["to"]}
     assert found["commands"][1] == f"kubectl cordon {move['from']}"
     assert post(cluster, remove=["a"])["rebalance"] is None
-    with pytest.raises(BadRequest, match=r"rebalance: want mend\|spread\|pack\|free-nodes=N, got 'tidy'"):
+    with pytest.raises(BadRequest, match=r"rebalance: want mend\|spread\|pack\|free-nodes=N\|room-for, got 'tidy'"):
         post(cluster, rebalance="tidy")
+
+
+def test_room_for_the_pods_of_manifests(cluster):
+    found = post(cluster, manifests=json.dumps(pod("large", "4")), rebalance="room-for")
+    (move,) = found["rebalance"]["moves"]
+    assert found["rebalance"]["placed"] == {"default/large": move["from"]}
+    assert after(found) == {"default/large": move["from"], move["pod"]: move["to"]}
+    assert found["commands"][1] == f"kubectl cordon {move['from']}"
+    assert found["commands"][-1] == "kubectl apply -f manifests.yaml"
+    with pytest.raises(BadRequest, match="room-for: give the manifests of the pods"):
+        post(cluster, rebalance="room-for")
