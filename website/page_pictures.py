@@ -146,6 +146,8 @@ def opened(browser: Browser, address: str, place: str, size: tuple[int, int], **
     page.goto(address)
     page.locator(".sum").first.wait_for()
     page.goto(f"{address.partition('#')[0]}{place}")
+    # As if its address was opened: a picture that is on the page already stays where it is under a selection.
+    page.reload()
     page.locator(".pending-pods, .verdict, .figures, .charts, .node-cells").first.wait_for()
     # The queue is asked for once the plan is there.
     page.wait_for_timeout(800)

@@ -56,3 +56,26 @@ def test_a_gang_that_would_preempt(page, tmp_path, version):
                 expect(members.get_by_role("row", name=f"default/train-{number}")).to_contain_text("default/low-")
         whole.get_by_role("link", name="default/low-0").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("low-0")
+
+
+def test_gangs_on_the_page_of_their_scheduler(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kubeconfig = tmp_path / "kubeconfig"
+    gate = "--feature-gates=GenericWorkload=true"
+    with run("up", "--nodes", "2", gate, "--kubeconfig-out", str(kubeconfig)) as said:
+        client = Client(kubeconfig)
+        for group, cpu in (("fits", "1"), ("large", "60")):
+            client(
+                "/apis/scheduling.k8s.io/v1beta1/namespaces/default/podgroups",
+                a_group(group, gang=2, mode={"single": {}}),
+            )
+            for number in range(2):
+                client("/api/v1/namespaces/default/pods", member(f"{group}-{number}", group, cpu=cpu))
+        address = said.split()[-1]
+        page.goto(address)
+        expect(page.locator(".sum")).to_contain_text("2 pods scheduled, 2 pending")
+        page.goto(f"{address.partition('#')[0]}#/pod/default/fits-0")
+        expect(page.locator(".verdict")).to_contain_text("It is on node-")
+        page.goto(f"{address.partition('#')[0]}#/pod/default/large-0")
+        expect(page.locator(".verdict")).to_contain_text("It does not fit on any node")
+        expect(page.get_by_role("heading", name="What would help")).to_be_visible()

@@ -121,12 +121,22 @@ function Sentence({ verdict, moment }: { verdict: VerdictRecord; moment?: Moment
       {scheduler.attempts ? `, ${count(scheduler.attempts, "attempt")}` : ""}
     </span>
   ) : null;
-  if (error === "gated")
+  if (error === "gated") {
+    const why = verdict.absentNodesStatus?.reasons.join("; ") ?? "gated";
+    const there = currentNode || (scheduler?.place === "bound to" ? scheduler.node : "");
+    if (there)
+      return (
+        <p class="verdict good">
+          It is on <a href={nodeHref(there)}>{there}</a>
+          <span class="muted"> · alone it would be gated now: {why}</span>
+        </p>
+      );
     return (
       <p class="verdict waits">
-        Gated, not tried yet: {verdict.absentNodesStatus?.reasons.join("; ") ?? "gated"} {place}
+        Gated, not tried yet: {why} {place}
       </p>
     );
+  }
   if (error) return <p class="verdict bad">Cannot be evaluated: {error}</p>;
   if (node && !currentNode && podGroup && !podGroup.fits) {
     return (
