@@ -18,16 +18,16 @@ from msgspec.structs import replace
 
 from stowplan.ask.loading.workloads import WorkloadName, workload_of
 from stowplan.ask.what_if.hypothetical_pods import recreated
+from stowplan.kube.api.decode import DecodeError, convert
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
-from stowplan.kube.api.meta import OwnerReference, controller_of, seconds_of
-from stowplan.kube.api.pod import FINISHED
+from stowplan.kube.api.meta import ApiStruct, Int32, ObjectMeta, OwnerReference, controller_of, seconds_of
+from stowplan.kube.api.pod import FINISHED, PodCondition
 from stowplan.kube.api.types import Pod, PriorityClass
-from stowplan_cluster.apiserver.objects import is_true
-from stowplan_cluster.reconcile.jobs import COMPLETE, JOB_FAILED
+from stowplan_cluster.reconcile.jobs import COMPLETE, JOB_FAILED, Progress
 from stowplan_lab.simulation.definition.amounts import Distribution
 from stowplan_lab.simulation.definition.scenario_fields import WorkloadSpec
 from stowplan_lab.simulation.results.ledger import Entry, Origin
-from stowplan_lab.simulation.scenario_errors import Problems
+from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
 from stowplan_lab.simulation.simulation_context import SimulationContext
 from stowplan_lab.simulation.workloads.cron_jobs import CronJobController
 from stowplan_lab.simulation.workloads.daemons import DaemonSetController
@@ -69,7 +69,7 @@ class ExistingWorkloads:
             with problems.collected():
                 self._controllers[name] = self._controller(manifests[name], pod)
         for name, manifest in manifests.items():
-            if name[0] == "CronJob" and not (manifest.get("spec") or {}).get("suspend"):
+            if name[0] == "CronJob" and not _is_suspended(manifest):
                 with problems.collected():
                     self._add_cron_job(name, manifest, _jobs_of(name, manifests), lifetime, ends=ends)
         problems.raise_any()
@@ -88,25 +88,27 @@ class ExistingWorkloads:
         self,
         name: WorkloadName,
         manifest: Mapping[str, Any],
-        jobs: Sequence[Mapping[str, Any]],
+        manifests: Sequence[Mapping[str, Any]],
         lifetime: Distribution | None,
         *,
         ends: bool,
     ) -> None:
         _, namespace, own_name = name
+        jobs = [_existing_job(one) for one in manifests]
         lifetime = lifetime or _run_time(jobs)
         if lifetime is None or not ends:
             missing = "no Job of it has completed, and there is no cluster.cronJobLifetime" if ends else "no duration"
             self._context.note(f"cluster: CronJob {namespace}/{own_name} is left out: {missing}")
             return
         cron = CronJobController(self._context, self._template(own_name, manifest, lifetime), own_name)
-        for job in jobs:
-            status, job_name = job.get("status") or {}, job["metadata"]["name"]
-            if not any(is_true(status, outcome) for outcome in (COMPLETE, JOB_FAILED)):
-                uid = job["metadata"].get("uid") or job_name
+        for one, job in zip(manifests, jobs, strict=True):
+            if not job.is_finished:
+                job_name, status = job.metadata.name, job.status
+                uid = job.metadata.uid or job_name
                 owner = OwnerReference(api_version="batch/v1", kind="Job", name=job_name, uid=uid, controller=True)
-                template = self._template(own_name, job, lifetime)
-                controller = JobController(self._context, template, job_name, owner, status)
+                template = self._template(own_name, one, lifetime)
+                progress = Progress(succeeded=status.succeeded, failed=status.failed)
+                controller = JobController(self._context, template, job_name, owner, progress, status.completed_indexes)
                 cron.adopt(controller)
                 self._controllers["Job", namespace, job_name] = controller
         self.cron_jobs.append(cron)
@@ -146,6 +148,11 @@ def _workload(pod: Pod, known: Collection[WorkloadName]) -> WorkloadName | None:
     return next((name for name in names if name in known), None)
 
 
+def _is_suspended(manifest: Mapping[str, Any]) -> bool:
+    spec = manifest.get("spec")
+    return isinstance(spec, dict) and spec.get("suspend") is True
+
+
 def _jobs_of(cron_job: WorkloadName, manifests: Mapping[WorkloadName, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     _, namespace, name = cron_job
     found = []
@@ -157,11 +164,46 @@ def _jobs_of(cron_job: WorkloadName, manifests: Mapping[WorkloadName, Mapping[st
     return found
 
 
-def _run_time(jobs: Iterable[Mapping[str, Any]]) -> Distribution | None:
+class _JobStatus(ApiStruct, frozen=True, kw_only=True):
+    start_time: str | None = None
+    completion_time: str | None = None
+    succeeded: Int32 = 0
+    failed: Int32 = 0
+    completed_indexes: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+
+
+class _ExistingJob(ApiStruct, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    status: _JobStatus = _JobStatus()
+
+    @property
+    def is_finished(self) -> bool:
+        return any(one.type in (COMPLETE, JOB_FAILED) and one.status == "True" for one in self.status.conditions)
+
+    @property
+    def took(self) -> float | None:
+        """How many seconds; None: it has not completed. Raises ValueError."""
+        started, completed = self.status.start_time, self.status.completion_time
+        return max(0.0, seconds_of(completed) - seconds_of(started)) if started and completed else None
+
+
+def _existing_job(manifest: Mapping[str, Any]) -> _ExistingJob:
+    """Raises ScenarioError."""
+    try:
+        job = convert(manifest, _ExistingJob)
+        # Of times that are none.
+        _ = job.took
+    except (DecodeError, ValueError) as error:
+        metadata = manifest["metadata"]
+        where = f"cluster: Job {metadata.get('namespace') or 'default'}/{metadata['name']}"
+        raise ScenarioError(f"{where}: {error}") from None
+    return job
+
+
+def _run_time(jobs: Iterable[_ExistingJob]) -> Distribution | None:
     """As long as Jobs that have completed took; None: there are none."""
-    times = ((job.get("status") or {}) for job in jobs)
-    both = ((one.get("startTime"), one.get("completionTime")) for one in times)
-    took = [seconds_of(completed) - seconds_of(started) for started, completed in both if started and completed]
+    took = [job.took for job in jobs if job.took is not None]
     return Distribution.read({"choice": took}) if took else None
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from sys import maxsize
-from types import MappingProxyType
 from typing import Any
 
 from msgspec.structs import replace
@@ -57,9 +56,10 @@ class JobController:
         template: Template,
         name: str,
         owner: OwnerReference | None = None,
-        status: Mapping[str, Any] = MappingProxyType({}),
+        progress: Progress | None = None,
+        completed: str = "",
     ) -> None:
-        """`owner`, `status`: of a Job that exists, the reference of its pods and how far it is."""
+        """Of a Job that exists, `owner` is the reference of its pods, and `completed` its completed indexes."""
         assert template.job is not None
         self._context = context
         self._template = template
@@ -67,7 +67,7 @@ class JobController:
         self._runs = Runs(context, template, name)
         self._looks = Looks(context, self._reconcile)
         self.job: Job = template.job
-        self.progress = Progress(succeeded=status.get("succeeded", 0), failed=status.get("failed", 0))
+        self.progress = progress or Progress()
         self.finished_at: float | None = None
         self.deleted = False
         #: Called when it is finished, and when its time to live is over.
@@ -78,7 +78,7 @@ class JobController:
         self.indexes = None
         if self.job.spec.completion_mode == INDEXED:
             completions = self.job.spec.completions or 0
-            self.indexes = Indexes(completions, parse_indexes(status.get("completedIndexes", ""), completions))
+            self.indexes = Indexes(completions, parse_indexes(completed, completions))
         #: UID -> completion index of pods that are neither finished nor terminating, and of terminating ones.
         self._active: dict[str, int | None] = {}
         self._leaving: dict[str, int | None] = {}

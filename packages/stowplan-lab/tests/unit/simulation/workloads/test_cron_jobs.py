@@ -181,3 +181,17 @@ def test_a_cron_job_that_is_left_out(tmp_path, given, why):
     found = of_cluster(tmp_path, **given)
     assert not found.decisions
     assert f"cluster: CronJob default/c is left out: {why}" in found.summary.notes
+
+
+@pytest.mark.parametrize(
+    ("status", "problem"),
+    [
+        ({"succeeded": "x"}, "status.succeeded: expected an integer"),
+        ({"conditions": "x"}, "status.conditions: expected"),
+        ({"startTime": "x", "completionTime": "y"}, "Invalid isoformat string: 'y'"),
+    ],
+)
+def test_a_job_that_cannot_be(tmp_path, status, problem):
+    with pytest.raises(ScenarioError) as caught:
+        of_cluster(tmp_path, its_job("c-1", **status))
+    assert f"cluster: Job default/c-1: {problem}" in str(caught.value)
