@@ -6,7 +6,7 @@ import type { ChartRecord } from "../protocol";
 import { cellOpacity } from "./layers";
 
 const STYLES = [
-  ...["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity"],
+  ...["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "paint-order", "opacity"],
   ...["font-size", "font-weight", "text-anchor"],
 ];
 const SHARES = [0, 0.25, 0.5, 0.75, 1];
