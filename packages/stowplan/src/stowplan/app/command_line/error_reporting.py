@@ -32,8 +32,10 @@ class InputError(click.ClickException):
         self.hints = tuple(hints)
 
     def show(self, file: Any = None) -> None:
+        from stowplan.ask.explain.text.tables import printable_text
+
         for problem in self.problems:
-            click.echo(f"error: {problem}", file=file, err=file is None)
+            click.echo(f"error: {printable_text(problem)}", file=file, err=file is None)
         for hint in self.hints:
             click.echo(f"hint: {hint}", file=file, err=file is None)
 

@@ -234,5 +234,14 @@ def test_text(check):
     assert check(web(replicas=2), output="text").out.endswith("\n2 pods of 1 object fit\n")
 
 
+def test_names_are_no_commands_of_a_workflow(check):
+    name = json.dumps("x\n::error file=a::\x1b[31m")
+    manifest = f"apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: c, image: i}}]}}\n"
+    text = check({"pod.yaml": manifest}, output="text").out
+    assert "x ::error file=a::" in text
+    assert not any(line.startswith("::") for line in text.splitlines())
+    assert "\x1b" not in text
+
+
 def test_without_manifests(run):
     assert "Name the manifests to check" in run("check").err

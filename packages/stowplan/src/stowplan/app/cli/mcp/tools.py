@@ -17,7 +17,7 @@ import msgspec
 from stowplan.app.cli.explain.answers import LEFT_OUT
 from stowplan.app.command_line.error_reporting import InputError
 from stowplan.app.sources.followed_cluster import Reads
-from stowplan.ask.explain.text.tables import Block, page_from_json, page_to_json, plain
+from stowplan.ask.explain.text.tables import Block, plain, printable, printable_text
 from stowplan.kube.structs import PlainStruct
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ class Shown(PlainStruct, frozen=True):
     @classmethod
     def of(cls, answer: Answer, notes: Sequence[str]) -> Shown:
         document = _bounded(answer.document())
-        text = "".join(f"note: {note}\n" for note in map(_printable, notes)) + _text_of(answer.text())
+        text = "".join(f"note: {note}\n" for note in map(printable_text, notes)) + _text_of(answer.text())
         left = document.get(LEFT_OUT)
         more = f"\nleft out of the JSON, for its size: {json.dumps(left)}" if left else ""
         return cls(bounded_text(text) + more, document)
@@ -111,22 +111,17 @@ class Shown(PlainStruct, frozen=True):
 
 
 def _text_of(page: list[Block]) -> str:
-    """Without control characters, so that each line of the page is one."""
-    return plain(page_from_json(page_to_json(page)))
+    return plain(printable(page))
 
 
 def bounded_text(text: str) -> str:
     """What is printable of the text, up to a limit."""
-    clean = "\n".join(map(_printable, text.splitlines()))
+    clean = "\n".join(map(printable_text, text.splitlines()))
     if len(clean) <= _MAX_TEXT:
         return clean
     kept, _, _ = clean[:_MAX_TEXT].rpartition("\n")
     kept = kept or clean[:_MAX_TEXT]
     return f"{kept}\n… {len(clean) - len(kept):,} more characters"
-
-
-def _printable(line: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in line)
 
 
 def _bounded(document: dict[str, Any]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ Content is built once, as blocks of styled spans. On a terminal, rich renders th
 Everywhere else they become plain text with a stable layout: no escape codes, no wrapping.
 
 As JSON, pages are built where the cluster is, and rendered where they are read, for that terminal's width and colors.
-The input of the decoder is not trusted: anything that is not a valid page is an error, and control characters are
-removed.
+The input of the decoder is not trusted: anything that is not a valid page is an error. Names and messages come from the
+cluster, so control characters are removed, also from what is written: they would move the cursor of a terminal, and a
+new line may be a command of a workflow.
 """
 
 from __future__ import annotations
@@ -93,10 +94,16 @@ def _aligned(text: str, width: int, right: bool) -> str:
 
 def write(blocks: Sequence[Block], file: TextIO) -> None:
     """Write with colors to a terminal, otherwise as plain text."""
+    blocks = printable(blocks)
     if file.isatty():
         _write_rich(blocks, file)
     else:
         file.write(plain(blocks))
+
+
+def printable(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks without control characters, so that each line is one."""
+    return [_block(_sent(block)) for block in blocks]
 
 
 def _write_rich(blocks: Sequence[Block], file: TextIO) -> None:
@@ -233,15 +240,16 @@ def _block(sent: _Line | _Grid) -> Block:
     if len({len(row) for row in sent.rows}) > 1:
         raise PageError("rows of different lengths")
     rows = [[_cell(cell) for cell in row] for row in sent.rows]
-    return Grid(rows, [_printable(name) for name in sent.header], frozenset(sent.right), sent.indent)
+    return Grid(rows, [printable_text(name) for name in sent.header], frozenset(sent.right), sent.indent)
 
 
 def _cell(sent: _Sent) -> Cell:
     if isinstance(sent, str):
-        return _printable(sent)
+        return printable_text(sent)
     # A newer scheduler may have styles that are unknown here.
-    return tuple((_printable(text), style if style in STYLES else "") for text, style in sent)
+    return tuple((printable_text(text), style if style in STYLES else "") for text, style in sent)
 
 
-def _printable(text: str) -> str:
+def printable_text(text: str) -> str:
+    """The text in one line, without control characters."""
     return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)

@@ -138,4 +138,8 @@ def test_any_data_is_a_page_or_an_error(data):
 @pytest.mark.parametrize("text", ["\x1b[31m", "a\nb", "\r", "\u202e", "\x07"])
 def test_control_characters_are_removed(text):
     sent = [{"type": "line", "text": [[text, "head"]]}, {"type": "grid", "rows": [[text]], "header": [text]}]
-    assert plain(page_from_json(sent)).replace("\n", "").isprintable()
+    page = page_from_json(sent)
+    assert plain(page).replace("\n", "").isprintable()
+    written = io.StringIO()
+    write([Line(((text, "head"),)), Grid([[text]], (text,))], written)
+    assert written.getvalue() == plain(page)
