@@ -68,7 +68,7 @@ def group_fit_page(record: answer_records.GroupFitRecord) -> list[Block]:
 
 
 def drain_page(record: answer_records.DrainRecord) -> list[Block]:
-    clean = not (record.stranded or record.blocked_by or record.lost)
+    clean = not (record.stranded or record.blocked_by or record.lost or record.partial)
     pods = count(len(record.moves), "pod")
     verdict = f"{pods} would find another node" if clean else f"{pods} would move"
     if clean and not record.moves:
@@ -78,6 +78,7 @@ def drain_page(record: answer_records.DrainRecord) -> list[Block]:
         (len(record.blocked_by), "may not be evicted"),
         (len(record.lost), "would be lost"),
         (len(record.displaced), "elsewhere would be evicted for them"),
+        (0 if record.partial is None else record.partial.of - record.partial.decided, "were not decided"),
     ]
     verdict += "".join(f", {number:,} {what}" for number, what in parts if number)
     blocks: list[Block] = [
@@ -103,16 +104,21 @@ def drain_page(record: answer_records.DrainRecord) -> list[Block]:
 
 
 def survive_page(record: answer_records.SurviveRecord) -> list[Block]:
-    bad = [loss for loss in record.losses if not loss.survived]
+    bad = [loss for loss in record.losses if loss.stranded or loss.gone]
+    unknown = sum(1 for loss in record.losses if loss.undecided)
     what = "node" if record.by == "node" else record.by
     total = len(record.losses)
     if bad:
         verdict = f"{len(bad):,} of {total:,} losses would leave pods without a node"
+    elif unknown:
+        verdict = f"{unknown:,} of {total:,} losses were not decided to the end"
     elif not any(loss.pods for loss in record.losses):
         verdict = "no pod is on these nodes that would have to go elsewhere"
     else:
         verdict = f"each of {total:,} losses would be made good: every pod finds another node"
-    blocks: list[Block] = [Line((("loss of each ", ""), (what, "name"), (": ", ""), (verdict, style_of(not bad))))]
+    blocks: list[Block] = [
+        Line((("loss of each ", ""), (what, "name"), (": ", ""), (verdict, style_of(not (bad or unknown)))))
+    ]
     rows = [_loss_row(loss) for loss in record.losses]
     header = ("LOST", "NODES", "PODS", "MOVE", "STRANDED", "GONE", "DISPLACED")
     blocks += table(header, rows, {1, 2, 3, 4, 5, 6})

@@ -172,6 +172,8 @@ async def test_what_takes_too_long_is_answered_in_part(client, tool, arguments, 
         text, document = await asked(connected, tool, **arguments, seconds=1)
         assert document["partial"] == {"decided": decided, "of": of}
         assert f"stopped early: {decided} of {of} pods were decided" in text
+        assert ("not decided" in text) is (tool != "what_if")
+        assert "made good" not in text
         _, document = await asked(connected, tool, **arguments, seconds=60)
         assert document["partial"] is None
 
