@@ -220,9 +220,11 @@ async def call_coroutine(
     coroutine = call(method, *args, check=partial(_awaitable, method), required=True, failed=Raised, at=at)
     if isinstance(coroutine, Raised):
         return raised(coroutine.cause, method)
-    (point, plugin), running = at, _run(coroutine.__await__(), at, cancelled)
-    guard = plugin.hang_guard
-    answer = await (running if guard is None else guard.limited(plugin.name, point, running))
+    (point, plugin), steps = at, coroutine.__await__()
+    if (guard := plugin.hang_guard) is None:
+        answer = await _run(steps, at, cancelled)
+    else:
+        answer = await guard.limited(plugin.name, point, _run_awaited(steps, at, cancelled))
     if isinstance(answer, Raised):
         return raised(answer.cause, method)
     return call(check, answer, check=None, failed=lambda cause, by: raised(cause, method))
@@ -232,6 +234,11 @@ def _awaitable(method: Callable[..., Any], found: Any) -> Any:
     if not isawaitable(found):
         raise unexpected(f"{method.__name__} to be `async def` or a generator of steps", found)
     return found
+
+
+async def _run_awaited(steps: Steps[Any], at: At, passing: tuple[type[BaseException], ...]) -> Any:
+    """`_run` for the guard, which is not compiled: it cannot await a compiled generator."""
+    return await _run(steps, at, passing)
 
 
 @types.coroutine
