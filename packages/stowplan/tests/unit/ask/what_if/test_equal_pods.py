@@ -46,8 +46,21 @@ SERVICE = {
 }
 
 
-def cluster_of(sizes, pods, *, service=False, seed=None, groups=(), members=(), **options):
-    """`members`: the number of each pod's group, if it has one."""
+def budget(disruptions):
+    """A budget of the pods of web."""
+    metadata = {"name": "web", "namespace": "default"}
+    status = {"disruptionsAllowed": disruptions}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": metadata,
+        "spec": {"selector": WEB},
+        "status": status,
+    }
+
+
+def cluster_of(sizes, pods, *, service=False, seed=None, groups=(), members=(), budgets=(), **options):
+    """`members`: the number of each pod's group, if it has one; `budgets`: the disruptions that each allows."""
     objects = [
         a_node(f"n{i}").zone("abc"[i % 3]).allocatable(cpu=str(cpu), memory="8Gi", pods="9").obj()
         for i, cpu in enumerate(sizes)
@@ -63,6 +76,7 @@ def cluster_of(sizes, pods, *, service=False, seed=None, groups=(), members=(), 
         objects.append(pod)
     objects += [SERVICE] if service else []
     objects += groups
+    objects += map(budget, budgets)
     return Cluster(objects, random=None if seed is None else random.Random(seed), **options)
 
 
@@ -180,11 +194,13 @@ def test_agrees_with_scheduling_each_pod():
         st.lists(st.tuples(st.sampled_from(sorted(SHAPES)), st.integers(0, 5)), min_size=1, max_size=25),
         st.booleans(),
         st.none() | st.integers(0, 3),
+        st.lists(st.integers(0, 3), max_size=1),
     )
     # A pod that finds no node before another takes the last place is not tried again: its plugins do not wait for that.
-    @example([4, 1], [*[("apart", 0)] * 6, *[("important", 0)] * 2, ("large", 1), ("port", 1)], False, None)
-    def agrees(sizes, pods, service, seed):
-        cluster = cluster_of(sizes, sorted(pods, key=lambda pod: pod[0]), service=service, seed=seed)
+    @example([4, 1], [*[("apart", 0)] * 6, *[("important", 0)] * 2, ("large", 1), ("port", 1)], False, None, [])
+    def agrees(sizes, pods, service, seed, budgets):
+        pods = sorted(pods, key=lambda pod: pod[0])
+        cluster = cluster_of(sizes, pods, service=service, seed=seed, budgets=budgets)
         before = cluster.state.dump()
         lost, drained = survive(cluster, ZONE), drain(cluster, ["n0"])
         with pytest.MonkeyPatch.context() as patch:
