@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import Counter
 from math import frexp, ldexp
 
+from stowplan.kube.compiled import mypyc_attr
+
 #: The definition, for users.
 COUNTED = (
     "Waits are from arrival to binding; those of pods that never got a node count until they were deleted or the run "
@@ -81,6 +83,7 @@ def wait_measures(waits: Waits) -> dict[str, float]:
     }
 
 
+@mypyc_attr(allow_interpreted_subclasses=True)
 class WaitingPods:
     """Pods that arrive without a node, and their waits; pods are named by UID."""
 
