@@ -6,8 +6,8 @@ from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, live_cluster
 from stowplan_scheduler_plugins.capacity_scheduling import CapacityScheduling
 from stowplan_scheduler_plugins.coscheduling import Coscheduling
+from support.plugins.scheduler_plugins import DEFINITIONS, GROUP, custom
 
-GROUP = "scheduling.x-k8s.io"
 NODE = a_node("n1").allocatable(cpu="4", memory="8Gi", pods="110").obj()
 PLUGINS = {
     "multiPoint": {
@@ -28,25 +28,6 @@ def config(reject_percentage):
     }
 
 
-def definition(plural, kind):
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "names": {"kind": kind, "plural": plural},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True}],
-        },
-    }
-
-
-def custom(kind, namespace, **spec):
-    metadata = {"name": namespace, "namespace": namespace}
-    return {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def member(name, cpu="1"):
     return a_pod(name, "a").labels({f"{GROUP}/pod-group": "a"}).requests(cpu=cpu).obj()
 
@@ -54,10 +35,9 @@ def member(name, cpu="1"):
 @contextmanager
 def teams(*, reject_percentage=10):
     """One node with 4 CPUs, of which team a is guaranteed 1, and team b 3; requests to the API server take time."""
-    definitions = definition("podgroups", "PodGroup"), definition("elasticquotas", "ElasticQuota")
     quotas = custom("ElasticQuota", "a", min={"cpu": "1"}), custom("ElasticQuota", "b", min={"cpu": "3"})
     with live_cluster(
-        *definitions,
+        *DEFINITIONS,
         NODE,
         *quotas,
         config=config(reject_percentage),

@@ -8,8 +8,8 @@ from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, live_cluster
 from stowplan_scheduler_plugins.capacity_scheduling import CapacityScheduling
 from stowplan_scheduler_plugins.coscheduling import Coscheduling
+from support.plugins.scheduler_plugins import DEFINITIONS, GROUP, custom
 
-GROUP = "scheduling.x-k8s.io"
 ALONE = {"enabled": [{"name": "CapacityScheduling"}], "disabled": [{"name": "*"}]}
 CONFIG = {
     "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -28,25 +28,6 @@ CONFIG = {
 }
 
 
-def definition(plural, kind):
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "names": {"kind": kind, "plural": plural},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True}],
-        },
-    }
-
-
-def custom(kind, namespace, **spec):
-    metadata = {"name": namespace, "namespace": namespace}
-    return {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def quota(namespace, cpu):
     return custom("ElasticQuota", namespace, min={"cpu": str(cpu), "memory": "64Gi", "pods": "99"})
 
@@ -59,10 +40,9 @@ def member(name, cpu="2", priority=0, **spec):
 @contextmanager
 def teams(*quotas, others=8, namespace="b", priority=0):
     """A node of 8 CPUs, which pods of 1 CPU of another namespace fill."""
-    definitions = definition("podgroups", "PodGroup"), definition("elasticquotas", "ElasticQuota")
     node = a_node("n1").allocatable(cpu="8", memory="64Gi", pods="110").obj()
     with live_cluster(
-        *definitions,
+        *DEFINITIONS,
         node,
         *quotas,
         config=CONFIG,

@@ -7,8 +7,8 @@ from stowplan.testing import a_node, a_pod
 from stowplan.testing.live import Latency, live_cluster
 from stowplan_scheduler_plugins.capacity_scheduling import CapacityScheduling
 from stowplan_scheduler_plugins.coscheduling import Coscheduling
+from support.plugins.scheduler_plugins import DEFINITIONS, GROUP, custom
 
-GROUP = "scheduling.x-k8s.io"
 BOTH = [Coscheduling, CapacityScheduling]
 GANG = [f"a{i:02}" for i in range(15)]
 
@@ -26,25 +26,6 @@ def config(*, whole=True):
     }
 
 
-def definition(plural, kind):
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "names": {"kind": kind, "plural": plural},
-            "scope": "Namespaced",
-            "versions": [{"name": "v1alpha1", "served": True, "storage": True}],
-        },
-    }
-
-
-def custom(kind, name, **spec):
-    metadata = {"name": name, "namespace": "default"}
-    return {"apiVersion": f"{GROUP}/v1alpha1", "kind": kind, "metadata": metadata, "spec": spec}
-
-
 def node(name, cpus):
     return a_node(name).allocatable(cpu=str(cpus), memory="64Gi", pods="110").obj()
 
@@ -56,12 +37,11 @@ def member(name, cpu="1"):
 @contextmanager
 def gang(*objects, cpus):
     """A cluster of one node, and a gang of 15 pods of 1 CPU; requests to the API server take time."""
-    definitions = definition("podgroups", "PodGroup"), definition("elasticquotas", "ElasticQuota")
     latency = Latency(requests=0.01)
     with live_cluster(
-        *definitions, node("n1", cpus), *objects, config=config(), plugins=BOTH, latency=latency
+        *DEFINITIONS, node("n1", cpus), *objects, config=config(), plugins=BOTH, latency=latency
     ) as cluster:
-        cluster.create(custom("PodGroup", "gang", minMember=15), *map(member, GANG))
+        cluster.create(custom("PodGroup", "gang", "default", minMember=15), *map(member, GANG))
         cluster.advance(30)
         yield cluster
 
@@ -89,7 +69,9 @@ def test_a_gang_that_fits_starts_at_once():
 
 
 def test_a_quota_refuses_the_whole_gang():
-    quota = custom("ElasticQuota", "team", min={"cpu": "14", "memory": "1Gi"}, max={"cpu": "20", "memory": "1Gi"})
+    quota = custom(
+        "ElasticQuota", "team", "default", min={"cpu": "14", "memory": "1Gi"}, max={"cpu": "20", "memory": "1Gi"}
+    )
     with gang(quota, cpus=30) as cluster:
         assert placed(cluster) == 0
         assert "total ElasticQuota used is more than min" in cluster.why_pending("a14")
@@ -114,7 +96,7 @@ def test_a_member_that_is_deleted_is_replaced():
 
 
 def test_the_group_is_explained():
-    objects = [node("n1", 14), custom("PodGroup", "gang", minMember=15), *map(member, GANG)]
+    objects = [node("n1", 14), custom("PodGroup", "gang", "default", minMember=15), *map(member, GANG)]
     cluster = stowplan.Cluster(objects, config=config(), plugins=BOTH)
     verdict = cluster.explain_group("gang")
     assert "14 of 15 pods fit together" in repr(verdict)
@@ -122,7 +104,7 @@ def test_the_group_is_explained():
 
 
 def test_another_configuration_may_turn_it_on():
-    objects = [node("n1", 14), custom("PodGroup", "gang", minMember=15)]
+    objects = [node("n1", 14), custom("PodGroup", "gang", "default", minMember=15)]
     cluster = stowplan.Cluster(objects, config=config(whole=False), plugins=BOTH)
     for name in GANG:
         cluster.add(member(name) | ({"spec": member(name)["spec"] | {"nodeName": "n1"}} if name < "a14" else {}))
