@@ -92,6 +92,8 @@ def test_labels_that_match_are_counted(at):
 
 def test_the_picture_as_svg_has_all_nodes(at):
     page = at()
+    pending = page.get_by_role("region", name="Pending pods")
+    expect(pending.get_by_role("region", name="gated by SchedulingGates: 1 pod")).to_be_visible()
     text = saved(page, "SVG").decode()
     assert {f"node-{i}" for i in range(6)} <= set(re.findall(r">(?:⊘ )?(node-\d)<", text))
     assert "<script" not in text
