@@ -83,6 +83,8 @@ def scenario(
     from stowplan_lab.traces.prometheus import HOUR
     from stowplan_lab.traces.trace import TraceError
 
+    if prometheus is None and (prometheus_token_file, until) != (None, None):
+        raise click.UsageError("--prometheus-token-file and --until are for --prometheus.")
     folder = Path(out)
     found: dict[str, Any] = {"name": folder.name, "cluster": {}}
     try:

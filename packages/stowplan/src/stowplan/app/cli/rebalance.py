@@ -8,6 +8,7 @@ from time import time
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from stowplan.app.cli.cluster_options import EXIT_CODES, Answered, cluster_of, question_options
 from stowplan.app.cli.data_output import Progress
@@ -140,6 +141,10 @@ def rebalance(
         raise click.UsageError("Give one of --goal and --policy.")
     if weights is not None and policy is not None:
         raise click.UsageError("--weights are for a --goal.")
+    if prometheus_token_file is not None and policy is None:
+        raise click.UsageError("--prometheus-token-file is for a --policy.")
+    if not apply:
+        _check_only_planned()
     if commands and output != "text":
         raise click.UsageError("--commands prints a script: leave out -o.")
     limits = Limits(
@@ -188,6 +193,13 @@ def rebalance(
             found.end(exit_code=exit_code)
         else:
             found.write(output, exit_code=exit_code)
+
+
+def _check_only_planned() -> None:
+    context = click.get_current_context()
+    for name in ("record_namespace", "step_timeout"):
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} is for --apply.")
 
 
 def _check_apply(source: Mapping[str, Any], *, commands: bool) -> None:

@@ -133,6 +133,20 @@ def test_a_goal_or_a_policy(run, files, given):
     assert "Give one of --goal and --policy" in ran.err
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("--step-timeout", "9"), "--step-timeout is for --apply"),
+        (("--record-namespace", "ops"), "--record-namespace is for --apply"),
+        (("--prometheus-token-file", "token"), "--prometheus-token-file is for a --policy"),
+    ],
+)
+def test_options_that_need_another(run, files, given, said):
+    ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "mend", *given)
+    assert ran.code == 2
+    assert said in ran.err
+
+
 def test_only_live_clusters_can_be_changed(run, files):
     ran = run("rebalance", "-f", files(*CLUSTER), "--goal", "mend", "--apply")
     assert ran.code == 2
