@@ -24,8 +24,8 @@ from stowplan.kube.api.types import Pod
 from stowplan.kube.config import Configuration, FeatureGates, load_config
 from stowplan.kube.config.features import GateError, known_gates, with_chosen
 from stowplan.kube.kubernetes_versions import VersionError, version_or_default
-from stowplan.scheduler.engine.context import RandomSource
 from stowplan.scheduler.framework.declarations import Plugin
+from stowplan.scheduler.framework.handle import Random
 from stowplan.scheduler.framework.runtime.registry import Registry
 
 #: Kinds for which users might expect pods to be created; no controller does that here.
@@ -160,7 +160,7 @@ class ClusterOptions(TypedDict, total=False):
 
     config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None
     plugins: Sequence[type[Plugin]]
-    random: RandomSource | None
+    random: Random | None
     reuse: bool
     call_extender: Callable[[str, Mapping[str, Any]], Any] | None
     feature_gates: Mapping[str, bool] | None

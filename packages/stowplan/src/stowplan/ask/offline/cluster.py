@@ -53,7 +53,6 @@ from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.pod_names import PodNames
 from stowplan.scheduler.cluster.state import ClusterState
 from stowplan.scheduler.cluster.transaction import Transaction
-from stowplan.scheduler.engine.context import RandomSource
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.inputs import WallClock
 from stowplan.scheduler.engine.watched_kind import WatchedKind
@@ -63,6 +62,7 @@ from stowplan.scheduler.framework.boundary import call, nothing
 from stowplan.scheduler.framework.declarations import FeasibleSets, Plugin
 from stowplan.scheduler.framework.events import TARGET_POD, ClusterEvent, Hint, events_of_change
 from stowplan.scheduler.framework.explanations.formatting import count
+from stowplan.scheduler.framework.handle import Random
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.in_tree.common.pod_hints import same_pod
 from stowplan.scheduler.inspection.frames import to_frame
@@ -92,7 +92,7 @@ class Cluster:
         config: Mapping[str, Any] | str | os.PathLike[str] | Configuration | None = None,
         *,
         plugins: Sequence[type[Plugin]] = (),
-        random: RandomSource | None = None,
+        random: Random | None = None,
         reuse: bool = True,
         call_extender: Callable[[str, Mapping[str, Any]], Any] | None = None,
         feature_gates: Mapping[str, bool] | None = None,

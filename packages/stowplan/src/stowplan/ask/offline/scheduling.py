@@ -24,7 +24,7 @@ from stowplan.kube.config import Configuration, FeatureGates
 from stowplan.kube.klog import get_logger, without_log
 from stowplan.scheduler.cluster.pod_info import PodInfo, group_key
 from stowplan.scheduler.cluster.pod_names import PodNames
-from stowplan.scheduler.engine.context import EngineSettings, RandomSource
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.decision.cycle_steps import run_at_once
 from stowplan.scheduler.engine.decision.decision import Decision
 from stowplan.scheduler.engine.engine import Engine
@@ -34,6 +34,7 @@ from stowplan.scheduler.engine.schedule_one import Attempt, Failure, schedule_po
 from stowplan.scheduler.extenders.calls import extenders_without_binders
 from stowplan.scheduler.framework.cycle_state import CycleState
 from stowplan.scheduler.framework.declarations import FeasibleSets, Plugin
+from stowplan.scheduler.framework.handle import Random
 from stowplan.scheduler.framework.requests import Ask, Outcome
 from stowplan.scheduler.framework.runtime.binding import run_unreserve
 from stowplan.scheduler.framework.runtime.framework import Framework
@@ -161,7 +162,7 @@ class Scheduling:
         *,
         registry: Registry,
         features: FeatureGates,
-        random: RandomSource | None,
+        random: Random | None,
         reuse: bool,
         names: PodNames,
         guard: CallGuard,

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from stowplan.kube.api.port import Api, Change
     from stowplan.kube.config import Configuration, FeatureGates
     from stowplan.scheduler.cluster.state import ClusterState
-    from stowplan.scheduler.engine.context import RandomSource
     from stowplan.scheduler.engine.decision.algorithm import SchedulingAlgorithm
     from stowplan.scheduler.engine.input_log.input_recorder import Recorder
     from stowplan.scheduler.engine.inputs import Input
     from stowplan.scheduler.engine.schedule_one import AttemptTracer
     from stowplan.scheduler.framework.extender import Extender
+    from stowplan.scheduler.framework.handle import Random
     from stowplan.scheduler.framework.requests import Ask, Outcome
     from stowplan.scheduler.framework.runtime.framework import Framework
     from stowplan.scheduler.framework.runtime.registry import Registry
@@ -105,7 +105,7 @@ class Scheduler:
         *,
         registry: Registry,
         times: Times = REAL_TIMES,
-        random: RandomSource | None = None,
+        random: Random | None = None,
         settings: SchedulerSettings | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
         metrics: SchedulerMetrics | None = None,

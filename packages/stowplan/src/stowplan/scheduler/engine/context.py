@@ -25,14 +25,6 @@ from stowplan.scheduler.queue.scheduling_queue import QUEUE_NAMES, SchedulingQue
 _log = get_logger(__name__)
 
 
-class RandomSource(Protocol):
-    """The source of randomness: a seeded `random.Random`."""
-
-    def randrange(self, stop: int, /) -> int: ...
-
-    def random(self) -> float: ...
-
-
 class Meter(Protocol):
     """For metrics: a stopwatch, and random numbers for sampling."""
 

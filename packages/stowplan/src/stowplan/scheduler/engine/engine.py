@@ -46,7 +46,6 @@ from stowplan.scheduler.engine.context import (
     Meter,
     QueueTimer,
     QueueWatcher,
-    RandomSource,
     Reporter,
     Stopwatch,
 )
@@ -77,7 +76,7 @@ from stowplan.scheduler.engine.statuses import PodStatuses
 from stowplan.scheduler.engine.suspension.suspended_cycles import SuspendedCycles
 from stowplan.scheduler.engine.validation import InvalidStateError, Validation
 from stowplan.scheduler.framework.extender import Extender
-from stowplan.scheduler.framework.handle import RunningScheduler
+from stowplan.scheduler.framework.handle import Random, RunningScheduler
 from stowplan.scheduler.framework.runtime.binding import call_plugin
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.status import Status
@@ -109,7 +108,7 @@ class Engine:
         now: float,
         meter: Meter,
         metrics: SchedulerMetrics | None = None,
-        random: RandomSource | None = None,
+        random: Random | None = None,
         features: FeatureGates = DEFAULT_FEATURES,
         settings: EngineSettings | None = None,
         api: Api | None = None,
@@ -530,7 +529,7 @@ class Engine:
         return len(self.suspended.cycles) + len(self.bindings.under_way) + self.evictions.plans_under_way
 
 
-def _jitter(random: RandomSource | None) -> Callable[[], float]:
+def _jitter(random: Random | None) -> Callable[[], float]:
     return _no_chance if random is None else random.random
 
 

@@ -20,12 +20,12 @@ from stowplan.kube.metrics.scheduler import SchedulerMetrics
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.declared_groups import GroupKind
 from stowplan.scheduler.cluster.state import ClusterState
-from stowplan.scheduler.engine.context import Meter, RandomSource, Reporter
+from stowplan.scheduler.engine.context import Meter, Reporter
 from stowplan.scheduler.engine.plugin_inputs import EffectRecorder, PluginInputs
 from stowplan.scheduler.extenders.http_extender import configured_extenders
 from stowplan.scheduler.framework.boundary import Raised, call
 from stowplan.scheduler.framework.extender import Extender
-from stowplan.scheduler.framework.handle import Handle, RunningScheduler
+from stowplan.scheduler.framework.handle import Handle, Random, RunningScheduler
 from stowplan.scheduler.framework.runtime.framework import Framework
 from stowplan.scheduler.framework.runtime.metrics import FrameworkMetrics
 from stowplan.scheduler.framework.runtime.profile_plugins import PluginInitError
@@ -68,7 +68,7 @@ class FrameworkBuilder(PlainStruct, frozen=True, kw_only=True, eq=False):
     registry: "Registry"  # noqa: UP037
     cluster: ClusterState
     features: FeatureGates
-    random: RandomSource | None
+    random: Random | None
     scheduler: RunningScheduler
     #: For recorded Events; None: there are none.
     events: PluginInputs | None

@@ -36,6 +36,8 @@ class Random(Protocol):
 
     def randrange(self, stop: int, /) -> int: ...
 
+    def random(self) -> float: ...
+
 
 class EventRecorder(Protocol):
     """Records Events about objects. Never blocks and never fails."""

@@ -16,12 +16,13 @@ from msgspec.structs import replace
 
 from stowplan.kube.config import Configuration, FeatureGates
 from stowplan.kube.klog import get_logger
-from stowplan.scheduler.engine.context import EngineSettings, RandomSource
+from stowplan.scheduler.engine.context import EngineSettings
 from stowplan.scheduler.engine.effects import Effect
 from stowplan.scheduler.engine.engine import Engine
 from stowplan.scheduler.engine.input_log.recorded_annotations import RecordedAnnotations
 from stowplan.scheduler.engine.input_log.recording import Header, InterruptedCall, Recording
 from stowplan.scheduler.engine.inputs import Input
+from stowplan.scheduler.framework.handle import Random
 
 _log = get_logger(__name__)
 
@@ -67,7 +68,7 @@ class Recorder:
         self.failure: Exception | None = None
         #: The constant part of the header.
         self._header: Header | None = None
-        self._random: RandomSource | None = None
+        self._random: Random | None = None
 
     def begin(
         self,
@@ -76,7 +77,7 @@ class Recorder:
         now: float,
         features: FeatureGates,
         settings: EngineSettings,
-        random: RandomSource | None,
+        random: Random | None,
         decides: bool = True,
     ) -> None:
         """Record the construction of the engine. `decides`: whether to record the outcomes of steps as well."""
