@@ -24,8 +24,8 @@ ROOT = HERE.parents[1]
 LAUNCHER = HERE / "kubectl-stowplan"
 CAVEATS = """\
 The first run needs Python 3.11 or newer, and installs the plugin's packages with pip, by version and hash.
-krew links the command alone. For completion, link the other one beside it:
-  ln -s "$(dirname "$(readlink -f "$(command -v kubectl-stowplan)")")/kubectl_complete-stowplan" ~/.krew/bin/
+krew links the command alone. For completion, link it by a second name:
+  ln -sf kubectl-stowplan "${KREW_ROOT:-$HOME/.krew}/bin/kubectl_complete-stowplan"
 """
 #: Operating systems and processors, by krew's names.
 PLATFORMS = [(system, processor) for system in ("linux", "darwin") for processor in ("amd64", "arm64")]
@@ -36,7 +36,6 @@ def archive(wheel: Path) -> bytes:
     files = {
         "LICENSE": (ROOT / "LICENSE", 0o644),
         "kubectl-stowplan": (LAUNCHER, 0o755),
-        "kubectl_complete-stowplan": (LAUNCHER, 0o755),
         "requirements.txt": (ROOT / "deploy" / "container" / "requirements.txt", 0o644),
         wheel.name: (wheel, 0o644),
     }

@@ -49,6 +49,14 @@ def path_of(store):
     return f"{store.parents[2] / 'bin'}{os.pathsep}{os.environ['PATH']}"
 
 
+def completing(store):
+    """The link that the manifest's caveats have made."""
+    folder = store.parents[2]
+    command = krew.CAVEATS.splitlines()[-1]
+    subprocess.run(["/bin/sh", "-euc", command], env={**os.environ, "KREW_ROOT": str(folder)}, check=True)
+    return folder / "bin" / "kubectl_complete-stowplan"
+
+
 def test_the_same_wheel_makes_the_same_archive(wheel, manifest):
     [name] = {one["uri"].rpartition("/")[2] for one in yaml.safe_load(manifest.read_text())["spec"]["platforms"]}
     assert manifest.with_name(name).read_bytes() == krew.archive(wheel)
@@ -92,13 +100,12 @@ def test_kubectl_runs_it(store):
     (store / "environment" / "complete").touch()
     said = run("kubectl", "stowplan", "version", path=path_of(store))
     assert said.stdout.startswith("kubectl stowplan "), said.stderr
-    # As the manifest's caveats say, in words of every system.
-    (store.parents[2] / "bin" / "kubectl_complete-stowplan").symlink_to(store / "kubectl_complete-stowplan")
+    completing(store)
     assert "explain" in run("kubectl", "__complete", "stowplan", "expl", path=path_of(store)).stdout
 
 
 def test_completion_installs_nothing(store):
-    done = run(store / "kubectl_complete-stowplan", "expl", path=os.environ["PATH"])
+    done = run(completing(store), "expl", path=os.environ["PATH"])
     assert (done.returncode, done.stdout, (store / "environment").exists()) == (0, "", False)
 
 
