@@ -54,7 +54,7 @@ compiled-wheel: $(STAMP) ## a wheel of the compiled form for this interpreter, i
 
 test-full: check suite ## linters, types, layer order and the whole test suite
 
-suite: $(STAMP) ## the whole test suite alone; REQUIRE=assets,kubectl,helm,promtool: nothing skipped
+suite: $(STAMP) ## the whole test suite alone; REQUIRE=assets,kubectl,helm,promtool,otelcol: nothing skipped
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 wheels: $(STAMP) ## a wheel of each distribution, installed alone into an empty environment, and its commands run from there

@@ -31,6 +31,7 @@ NEEDS = {
     "kubectl": "kubectl is not installed",
     "helm": "helm is not installed",
     "promtool": "promtool is not installed",
+    "otelcol": "otelcol is not installed",
     "chromium": "chromium is not installed",
     "axe": "axe-core is not installed",
     "node": "node is not installed",

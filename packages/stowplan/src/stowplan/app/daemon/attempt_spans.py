@@ -29,6 +29,7 @@ import math
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from itertools import zip_longest
 from random import getrandbits, random
 from threading import Thread
@@ -95,6 +96,11 @@ _DECIDING = ("PreFilter", "Filter", "PostFilter", "PodGroupPostFilter", "PreScor
 #: The binding cycle begins with the first of these.
 _BINDING = ("PreBindPreFlight", "WaitOnPermit", "PreBind", "Bind", "PostBind")
 
+#: By code and by phrase, as the exporter's log has either.
+_STATUSES: dict[object, str] = {
+    key: f"HTTP {one.value} {one.phrase}" for one in HTTPStatus for key in (one.value, one.phrase)
+}
+
 _log = get_logger(__name__)
 
 
@@ -107,14 +113,14 @@ def exported(configuration: TracingConfiguration, service: str) -> Iterator[Atte
     # Slow to import, and tests have another.
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    # Its own log is about every failed request, and quotes the environment, which may contain credentials.
-    logging.getLogger("opentelemetry").addHandler(logging.NullHandler())
-    logging.getLogger("opentelemetry").propagate = False
     url = configuration.url or None
     if url is not None and urlsplit(url).port == _GRPC_PORT:
         _log.warning("Port 4317 is for OTLP over gRPC; traces are sent over HTTP, for which 4318 is usual")
+    problems, their_log = Problems(), logging.getLogger("opentelemetry")
+    their_log.propagate = False
+    their_log.addHandler(problems)
     try:
-        exporter = AttemptExporter(OTLPSpanExporter(endpoint=url), url or "the default endpoint")
+        exporter = AttemptExporter(OTLPSpanExporter(endpoint=url), url or "the default endpoint", problems)
         processor = BatchSpanProcessor(exporter, max_queue_size=_MOST_WAITING, max_export_batch_size=_BATCH)
     except ValueError as error:
         raise ConfigFileError(f"a variable OTEL_… of the environment: {error}") from error
@@ -148,19 +154,38 @@ class AttemptSpan(ReadableSpan):
         self.timeline = timeline
 
 
+class Problems(logging.Handler):
+    """What the exporter's log last said went wrong; takes the place of that log, which is about each failed request.
+
+    Types of exceptions and HTTP statuses alone: its texts quote the environment, which may contain credentials.
+    """
+
+    last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        for argument in record.args or ():
+            if isinstance(argument, Exception):
+                self.last = type(argument).__name__
+            elif isinstance(argument, (int, str)):
+                self.last = _STATUSES.get(argument, self.last)
+
+
 class AttemptExporter(SpanExporter):
     """Exports attempts with all of their spans; logs that it cannot, once until it can again."""
 
-    def __init__(self, exporter: SpanExporter, to: str) -> None:
+    def __init__(self, exporter: SpanExporter, to: str, problems: Problems) -> None:
         self._exporter = exporter
         self._to = to
+        self._problems = problems
         self._fails = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         complete = [one for span in spans if isinstance(span, AttemptSpan) for one in (span, *_inside(span))]
+        self._problems.last = ""
         fails = self._exporter.export(complete) is not SpanExportResult.SUCCESS
         if fails and not self._fails:
-            _log.warning(f"Cannot export traces to {self._to}; they are dropped until that works again")
+            why = f" ({self._problems.last})" if self._problems.last else ""
+            _log.warning(f"Cannot export traces to {self._to}{why}; they are dropped until that works again")
         elif self._fails and not fails:
             _log.info("Traces are exported again")
         self._fails = fails

@@ -3,6 +3,8 @@
 That the commands export them is seen in test_kube_scheduler_process.
 """
 
+import logging
+import re
 import socket
 import sys
 from contextlib import asynccontextmanager
@@ -10,12 +12,13 @@ from random import Random
 from time import monotonic
 
 import pytest
+import requests
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind
 
-from stowplan.app.daemon.attempt_spans import PARENT, PLAIN_PARENT, AttemptExporter, AttemptSpans
+from stowplan.app.daemon.attempt_spans import PARENT, PLAIN_PARENT, AttemptExporter, AttemptSpans, Problems
 from stowplan.app.daemon.tracing import NO_OPENTELEMETRY, tracer_of
 from stowplan.kube.api.types import Pod
 from stowplan.kube.config import ConfigFileError
@@ -27,7 +30,7 @@ from stowplan.scheduler.framework.requests import Patch
 from stowplan.scheduler.framework.status import SKIP
 from stowplan.testing import a_node, a_pod
 from support.live.live_scheduler import live
-from support.observing.collector import Collector, collecting
+from support.observing.collector import Collector, collecting, otelcol
 from support.observing.log_lines import logged
 from support.plugins.answering_plugins import configuration, profile
 from support.scheduling.fake_extender import FakeExtender
@@ -67,7 +70,10 @@ async def traced(*, rate, **options):
     """A cluster, and a function for the spans since its last call."""
     memory, time = InMemorySpanExporter(), ManualTime()
     tracer = AttemptSpans(
-        SimpleSpanProcessor(AttemptExporter(memory, "memory")), Resource({}), rate=rate, chance=Random(1).random
+        SimpleSpanProcessor(AttemptExporter(memory, "memory", Problems())),
+        Resource({}),
+        rate=rate,
+        chance=Random(1).random,
     )
     options |= {
         "config": configuration(profile(preBind=[Labelling])),
@@ -217,6 +223,50 @@ async def test_a_collector_that_is_away(tmp_path, monkeypatch):
             assert cluster.node_of("p299")
     said = [message for _, message, _ in log.of("attempt_spans")]
     assert said == [f"Cannot export traces to {collector.url}; they are dropped until that works again"]
+
+
+async def test_a_collector_that_refuses(tmp_path):
+    with (
+        collecting(status=401) as collector,
+        logged() as log,
+        tracer_of(collector.configured(tmp_path), "kube-scheduler") as tracer,
+    ):
+        async with live(a_node("n1").obj(), tracer=tracer) as cluster:
+            await cluster.create(pod("web"))
+    [(_, said, _)] = log.of("attempt_spans")
+    assert said.startswith(f"Cannot export traces to {collector.url} (HTTP 401 Unauthorized); ")
+
+
+async def test_a_collector_of_opentelemetry(tmp_path):
+    with otelcol(tmp_path) as (collector, said):
+        with tracer_of(collector.configured(tmp_path), "kube-scheduler") as tracer:
+            async with live(a_node("n1").allocatable(cpu="2", pods=9).obj(), tracer=tracer) as cluster:
+                await cluster.create(pod("fits", annotations={PARENT: SAMPLED}), pod("big", cpu="9"))
+        # What it got is printed in order: the attempt that failed was the last.
+        said("NodeResourcesFit")
+        text = said("RunFilterPlugins")
+    assert text.count("scheduleOne") == 2
+    assert re.search(rf"SpanLink #0\s+-> Trace ID: {TRACE}", text)
+    assert "service.name: Str(kube-scheduler)" in text
+    assert "Status message : 0/1 nodes are available: 1 Insufficient cpu." in text
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (("Transient error %s, retrying in %.2fs", requests.exceptions.SSLError("api-key"), 0.9), "SSLError"),
+        (("Transient error %s, retrying in %.2fs", "Service Unavailable", 0.9), "HTTP 503 Service Unavailable"),
+        (("Failed to export %s batch code: %s, reason: %s", "spans", 404, "api-key"), "HTTP 404 Not Found"),
+        (("Header format invalid! %s", "api-key: secret"), ""),
+        (("Shutdown in progress",), ""),
+    ],
+)
+def test_what_is_kept_of_the_exporters_log(said, why):
+    problems = Problems()
+    theirs = logging.Logger("theirs")
+    theirs.addHandler(problems)
+    theirs.warning(*said)
+    assert problems.last == why
 
 
 async def test_a_collector_that_hangs_does_not_delay_the_end_for_long(tmp_path):
