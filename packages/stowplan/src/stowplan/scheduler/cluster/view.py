@@ -135,21 +135,21 @@ class Nodes:
 
 
 class SumsColumn:
-    """A number for each row that follows from the sums of its pods, kept between pods.
+    """Numbers for each row that follow from the sums of its pods, kept between pods.
 
     The values are those of the nodes at `_generation` and the pods at `_position` in the change log, as in the columns
     of the engine (`engine/evaluation/columns.py`).
     """
 
     def __init__(self) -> None:
-        self._values: Ints = np.zeros(0, np.int64)
+        self._values: Values = np.zeros(0, np.int64)
         self._state: ClusterState | None = None
         self._names: tuple[str, ...] = ()
         self._generation = -1
         self._position = -1
 
-    def of(self, nodes: Nodes, names: tuple[str, ...], compute: Callable[[Nodes], Ints]) -> Ints:
-        """What `compute` says of nodes by the sums of these resources; read-only."""
+    def of(self, nodes: Nodes, names: tuple[str, ...], compute: Callable[[Nodes], Values]) -> Values:
+        """What `compute` says of nodes by the sums of these resources, as a new array; read-only."""
         if nodes.rows is not None:
             return compute(nodes)
         state, generation = nodes.state, nodes.table.generation
@@ -160,7 +160,7 @@ class SumsColumn:
             self._values = compute(nodes)
         elif changed:
             rows = np.array(changed, np.intp)
-            self._values[rows] = compute(Nodes(state, rows))
+            self._values[..., rows] = compute(Nodes(state, rows))
         self._state, self._names = state, names
         self._generation, self._position = generation, state.changes.position
         return self._values

@@ -353,8 +353,8 @@ class Scoring(Fold[PreScorePlugin]):
         before, weight, others = part.normal, part.weight, self._others
         if normal is before:
             return ()
-        # A column's own array may be patched later.
-        part.normal = normal.copy() if normal is part.raw else normal
+        # A column's own array may be patched again; the first patch is made in a copy.
+        part.normal = normal.copy() if normal is part.raw and part.column.patched else normal
         # `others` is written in place, which only totals see that count as current: `ranked` is an array of its own.
         if not len(before):
             # Most pods have nothing that a plugin looks for.

@@ -4,7 +4,8 @@ For each configured resource a scorer needs the node's capacity, its usage, and 
 arithmetic on matrices with one row per resource and one column per node. Integer division is the one slow operation; if
 every number is small enough for a float64 quotient to be exact, floats are used instead.
 
-Where thousands of nodes are scored, each operation reads and writes megabytes, so results go into arrays that exist.
+Where thousands of nodes are scored, each operation reads and writes megabytes, so results go into arrays that exist,
+and usage is kept in the type that it is calculated with: NumPy converts while it calculates at a third of the speed.
 
 Upstream: pkg/scheduler/framework/plugins/noderesources/resource_allocation.go.
 """
@@ -19,7 +20,7 @@ from stowplan.kube.api.resource_names import is_scalar
 from stowplan.kube.structs import PlainStruct
 from stowplan.scheduler.cluster.arrays import Floats, Ints, Mask
 from stowplan.scheduler.cluster.node_table import NodeTable
-from stowplan.scheduler.cluster.view import Nodes
+from stowplan.scheduler.cluster.view import Nodes, SumsColumn
 
 #: Below this, a float64 quotient of two integers, rounded down, equals the integer quotient: the exact quotient is at
 #: most 100, so it is at least 1/divisor below the next integer, and float64 near 100 resolves 2^-47. Larger amounts,
@@ -50,16 +51,19 @@ class ResourceCapacity(PlainStruct, frozen=True, eq=False):
     Arrays have the shape (resources, rows).
     """
 
+    names: tuple[str, ...]
     indexes: tuple[int, ...]
     as_float: Floats
     #: `as_float` where float64 quotients, rounded down, are exact; else integers.
     exact: Floats | Ints
     #: Nodes that have the resource; None: all.
     present: Mask | None
+    #: What is used, without and with defaults for containers that request nothing.
+    columns: tuple[SumsColumn, SumsColumn]
 
     def used_with(self, nodes: Nodes, demands: ResourceDemands) -> Floats | Ints:
         """What is requested with a pod, as a new array of the type of `exact`; for cpu and memory with defaults."""
-        return np.add(self.used(nodes, non_zero=True), demands.requested.astype(self.exact.dtype))
+        return self.used(nodes, non_zero=True) + demands.requested.astype(self.exact.dtype)
 
     def percent(self, nodes: Nodes, amounts: Floats | Ints) -> Ints:
         """`100 * amount // allocatable`, for amounts up to the allocatable, of the type of `exact`. They are lost."""
@@ -70,8 +74,16 @@ class ResourceCapacity(PlainStruct, frozen=True, eq=False):
             amounts //= nodes.take(self.exact)
         return amounts.astype(np.int64, copy=False)
 
-    def used(self, nodes: Nodes, *, non_zero: bool) -> Ints:
-        """The requests of placed pods; for cpu and memory optionally with defaults for containers that request none."""
+    def used(self, nodes: Nodes, *, non_zero: bool) -> Floats | Ints:
+        """The requests of placed pods; for cpu and memory optionally with defaults for containers that request none.
+
+        Read-only, of the type of `exact`: an amount that float64 rounds is above any divisor.
+        """
+        return self.columns[non_zero].of(
+            nodes, self.names, lambda some: self._sums(some, non_zero=non_zero).astype(self.exact.dtype)
+        )
+
+    def _sums(self, nodes: Nodes, *, non_zero: bool) -> Ints:
         indexes = self.indexes
         if indexes == (0, 1):
             both = slice(0, 2)
@@ -94,4 +106,5 @@ def _capacity(table: NodeTable, names: tuple[str, ...]) -> ResourceCapacity:
     present = (allocatable > 0) | ~table.valid[: table.n]
     as_float = divisor.astype(np.float64)
     small = not divisor.size or int(divisor.max()) < _EXACT_DIVISOR
-    return ResourceCapacity(indexes, as_float, as_float if small else divisor, None if present.all() else present)
+    exact, columns = as_float if small else divisor, (SumsColumn(), SumsColumn())
+    return ResourceCapacity(names, indexes, as_float, exact, None if present.all() else present, columns)

@@ -34,6 +34,7 @@ class ImageLocality(ScorePlugin, TemplateSigned, ReadsNoObjects):
     declaration = DECLARATION
     short_name = "images"
     reads = Reads.NODES
+    in_range = True
 
     def __init__(self, args: Any, handle: Handle) -> None:
         super().__init__(args, handle)

@@ -26,6 +26,8 @@ from stowplan.scheduler.in_tree.node_resources_balanced_allocation.declaration i
 PRE_SCORE_KEY = "PreScoreNodeResourcesBalancedAllocation"
 #: Up to this many nodes, Python's numbers are faster than arrays. Usually it is one, whose pods changed.
 _FEW = 8
+#: A score is 50, and half of what the pod improves the balance by and 50.
+_OFFSET = 150
 
 
 class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigned, ReadsNoObjects):
@@ -37,8 +39,9 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
     def __init__(self, args: NodeResourcesBalancedAllocationArgs, handle: Handle) -> None:
         super().__init__(args, handle)
         self._resources = tuple((r.name, r.weight) for r in args.resources)
-        #: Without the pod the balance is the same for all pods that ask for these resources.
-        self._present = SumsColumn()
+        #: What is added to the balance with the pod: the balance without it is the same for all pods that ask for these
+        #: resources.
+        self._offsets = SumsColumn()
 
     def pre_score(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
         demands = self._demands(pod)
@@ -72,13 +75,12 @@ class NodeResourcesBalancedAllocation(PreScorePlugin, ScorePlugin, TemplateSigne
         of = capacity(nodes, demands.names)
         if nodes.rows is not None and len(nodes) <= _FEW and _of_two(of):
             return _scores_of_few(nodes, of, demands)
-        before = self._present.of(nodes, demands.names, lambda rows: _balance(rows, of, of.used(rows, non_zero=False)))
-        scores = _balance(nodes, of, of.used(nodes, non_zero=False) + demands.requested)
-        scores -= before
-        scores += 50
+        scores = _balance(nodes, of, of.used(nodes, non_zero=False) + demands.requested.astype(of.exact.dtype))
+        scores += self._offsets.of(
+            nodes, demands.names, lambda rows: _OFFSET - _balance(rows, of, +of.used(rows, non_zero=False))
+        )
         # Never negative, so the shift equals Go's division.
         scores >>= 1
-        scores += 50
         return scores
 
 
@@ -91,25 +93,26 @@ def _scores_of_few(nodes: Nodes, of: ResourceCapacity, demands: ResourceDemands)
     (first,), (second,) = demands.requested.tolist()
     used, there = of.used(nodes, non_zero=False).tolist(), nodes.take(of.as_float).tolist()
     scores = [
-        50 + ((50 + _balance_of_two(a + first, b + second, *of_node) - _balance_of_two(a, b, *of_node)) >> 1)
+        (_OFFSET + _balance_of_two(a + first, b + second, *of_node) - _balance_of_two(a, b, *of_node)) >> 1
         for a, b, *of_node in zip(*used, *there, strict=True)
     ]
     return np.array(scores, np.int64)
 
 
-def _balance_of_two(a: int, b: int, of_a: float, of_b: float) -> int:
+def _balance_of_two(a: float, b: float, of_a: float, of_b: float) -> int:
     return int((1.0 - abs(min(a / of_a, 1.0) - min(b / of_b, 1.0)) / 2) * 100.0)
 
 
-def _balance(nodes: Nodes, of: ResourceCapacity, used: Ints) -> Ints:
-    """100 where these amounts are the same share of each resource."""
-    shares: Floats = np.divide(used, nodes.take(of.as_float))
+def _balance(nodes: Nodes, of: ResourceCapacity, used: Floats | Ints) -> Ints:
+    """100 where these amounts, which are lost, are the same share of each resource."""
+    shares: Floats = np.divide(used, nodes.take(of.as_float), out=used if of.exact is of.as_float else None)
     np.minimum(shares, 1.0, out=shares)
     if _of_two(of):
         spread = shares[0]
         spread -= shares[1]
         np.abs(spread, out=spread)
-        spread /= 2
+        # A division takes four times as long.
+        spread *= 0.5
     else:
         spread = _deviation(shares, np.ones(shares.shape, np.bool_) if of.present is None else nodes.take(of.present))
     # Parity: subtract first; float64 rounding matters (0.34 gives 65, not 66).

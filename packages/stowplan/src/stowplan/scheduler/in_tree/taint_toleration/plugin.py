@@ -37,6 +37,7 @@ class TaintToleration(FilterPlugin, PreScorePlugin, ScorePlugin, TemplateSigned,
     declaration = DECLARATION
     short_name = "taints"
     reads = Reads.NODES
+    in_range = True
     normalizes_by_bounds = True
 
     @property
