@@ -203,7 +203,7 @@ class SchedulingAlgorithm:
             found = Found(results.feasible, results.feasible_count, results.seen)
             return self.choose(framework, evaluation, results.state, pod, found)
         best = evaluation.best()
-        name = self.cluster.table.names[int(best[self._draw(len(best))])]
+        name = self.cluster.table.names[best[self._draw(len(best))]]
         return Decision(pod, name, state=results.state, evaluated=results.seen, feasible=results.feasible_count)
 
     def _ahead(

@@ -119,7 +119,7 @@ class Evaluation:
         scored = scoring.refresh(state, pod, feasible)
         return IncrementalResults(state, filtering.seen, feasible, filtering.feasible_count, scored)
 
-    def best(self) -> Sequence[int] | Rows:
+    def best(self) -> Sequence[int]:
         """The rows with the highest total after `try_incremental`, ascending."""
         return self._scoring.best()
 

@@ -8,6 +8,7 @@ next `run`.
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from stowplan.kube.compiled import mypyc_attr
 from stowplan.kube.structs import PlainStruct
-from stowplan.scheduler.cluster.arrays import Ints, Mask, Rows
+from stowplan.scheduler.cluster.arrays import Ints, Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 from stowplan.scheduler.cluster.view import Nodes
 from stowplan.scheduler.engine.evaluation.columns import Column, Fold, ScoreColumn, SharedColumns, SumColumn, few_of
@@ -30,8 +31,6 @@ from stowplan.scheduler.framework.status import Code, Status
 #: Total of an infeasible node.
 INFEASIBLE = np.iinfo(np.int64).min
 _NOT_KNOWN = np.iinfo(np.int64).max
-#: More rows than these with the highest total are looked for every time: as numbers they would take much memory.
-_MAX_BEST = 4096
 _ANYTHING = Reads.ANYTHING
 _NO_SCORES: Ints = np.zeros(0, np.int64)
 
@@ -142,9 +141,9 @@ class Scoring(Fold[PreScorePlugin]):
         self._others: Ints = _NO_SCORES
         #: The sum of all in feasible rows, `INFEASIBLE` in others.
         self.ranked: Ints = _NO_SCORES
-        #: The highest of these, and its rows, ascending; empty: not known.
+        #: The highest of these, and its rows, ascending; empty: not known. They may be nearly all, so an array.
         self._highest = _NOT_KNOWN
-        self._best: list[int] = []
+        self._best: array[int] = array("i")
         #: Which of `_scores` can change without a call of PreScore, or another set of feasible nodes.
         self._unsteady: frozenset[str] = frozenset()
         #: Whether the current scoring ended with PreScore, and the seconds that PreScore took.
@@ -388,28 +387,26 @@ class Scoring(Fold[PreScorePlugin]):
                 continue
             ranked[row] = total
             if total > highest:
-                highest, best = total, [row]
-            elif best and total == highest:
+                highest, best = total, array("i", (row,))
+            elif len(best) and total == highest:
                 insort(best, row)
-            elif best and before == highest:
+            elif len(best) and before == highest:
                 del best[bisect_left(best, row)]
         self._highest, self._best = highest, best
 
     def _rank_all(self) -> None:
         totals = self._others.copy() if self._sums is None else self._sums.values + self._others
         if np.count_nonzero(self._feasible) < len(totals):
-            totals = np.where(self._feasible, totals, INFEASIBLE)
-        self.ranked, self._highest, self._best = totals, _NOT_KNOWN, []
+            np.putmask(totals, ~self._feasible, INFEASIBLE)
+        self.ranked, self._highest, self._best = totals, _NOT_KNOWN, array("i")
 
-    def best(self) -> Sequence[int] | Rows:
+    def best(self) -> Sequence[int]:
         """The rows with the highest total, ascending; read-only, and valid until the next pod."""
-        if not self._best:
+        if not len(self._best):
             ranked = self.ranked
-            highest = ranked.item(ranked.argmax())
-            rows: Rows = (ranked == highest).nonzero()[0]
-            if len(rows) > _MAX_BEST:
-                return rows
-            self._highest, self._best = highest, rows.tolist()
+            self._highest = ranked.item(ranked.argmax())
+            rows = (ranked == self._highest).nonzero()[0]
+            self._best = array("i", rows.astype(np.intc).tobytes())
         return self._best
 
     def problems(self) -> Iterator[str]:
@@ -427,7 +424,7 @@ class Scoring(Fold[PreScorePlugin]):
         totals = _totals(self._sums, self._scores.values(), len(self.ranked))
         if not np.array_equal(self.ranked, np.where(self._feasible, totals, INFEASIBLE)):
             yield "the totals are not the sums of the scores"
-        if self._best and self._best != (self.ranked == self.ranked.max()).nonzero()[0].tolist():
+        if len(self._best) and self._best.tolist() != (self.ranked == self.ranked.max()).nonzero()[0].tolist():
             yield "other rows have the highest total"
 
 
