@@ -162,6 +162,8 @@ async def test_a_live_cluster(tmp_path, monkeypatch):
             text = await until(client, "note: as of ")
             assert "it is tried again" in text
             assert "default/big is pending" in text
+            unknown = await text_of(client, "explain", of="deployment/later")
+            assert unknown.startswith("error: no pod of Deployment default/later in the cluster\nnote: as of ")
             live.api.create_all([stored(pod("later", "100"))])
             await live.start()
             await until(client, "default/later", without="note: as of ")

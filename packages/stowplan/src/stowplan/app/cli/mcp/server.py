@@ -92,18 +92,20 @@ def server_of(tools: Iterable[Tool], host: Host, *, title: str) -> Server[Any]:
 
 
 async def _answered(tool: Tool, host: Host, arguments: dict[str, Any]) -> CallToolResult:
-    try:
-        with reported(), collected_notes() as notes:
-            answer = await tool.call(host, tool.given(arguments))
-            shown = Shown.of(answer, notes)
-    except click.ClickException as error:
-        return _error(_OPTION.sub(_as_argument, error.message, count=1) if error.message[:2] == "--" else error.message)
-    except ApiError as error:
-        return _error(str(error))
-    except Exception as error:
-        # The next question may well have an answer.
-        internal_error(error)
-        return _error(f"internal error: {type(error).__name__}: {error}; this is a bug in Stowplan")
+    with collected_notes() as notes:
+        try:
+            with reported():
+                answer = await tool.call(host, tool.given(arguments))
+                shown = Shown.of(answer, notes)
+        except click.ClickException as error:
+            said = error.message
+            return _error(_OPTION.sub(_as_argument, said, count=1) if said.startswith("--") else said, notes)
+        except ApiError as error:
+            return _error(str(error), notes)
+        except Exception as error:
+            # The next question may well have an answer.
+            internal_error(error)
+            return _error(f"internal error: {type(error).__name__}: {error}; this is a bug in Stowplan", notes)
     return CallToolResult(
         content=[TextContent(type="text", text=shown.text), TextContent(type="text", text=shown.json)],
         structured_content=shown.document,
@@ -115,8 +117,10 @@ def _as_argument(option: re.Match[str]) -> str:
     return head + "".join(map(str.capitalize, tail))
 
 
-def _error(text: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=bounded_text(text))], is_error=True)
+def _error(text: str, notes: Iterable[str] = ()) -> CallToolResult:
+    """`notes`: an object may not be found because the cluster is known as of a while ago."""
+    said = bounded_text("\n".join([text, *(f"note: {note}" for note in notes)]))
+    return CallToolResult(content=[TextContent(type="text", text=said)], is_error=True)
 
 
 # -- transports -------------------------------------------------------------------------------------------------------
