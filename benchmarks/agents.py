@@ -37,6 +37,17 @@ kind: KubeSchedulerConfiguration
 profiles:
 - pluginConfig: [{name: NodeResourcesFit, args: {scoringStrategy: {type: MostAllocated}}}]
 """
+HUNDRED = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: more, namespace: default}
+spec:
+  replicas: 100
+  selector: {matchLabels: {app: more}}
+  template:
+    metadata: {labels: {app: more}}
+    spec: {containers: [{name: c, image: i, resources: {requests: {cpu: "3"}}}]}
+"""
 STARTED = 120
 
 
@@ -65,6 +76,12 @@ def questions(shape: str, nodes: list[str]) -> list[Question]:
         ("what_if: fifty nodes drained", "what_if", {"drain": fifty}),
         ("what_if: another configuration", "what_if", {"config": PACKED}),
         ("what_if: other weights", "what_if", {"weights": {"default-scheduler": {"NodeResourcesFit": 3}}}),
+        ("what_if: pods spread", "what_if", {"rebalance": "spread"}),
+        ("what_if: ten nodes freed", "what_if", {"rebalance": "free-nodes=10"}),
+        ("what_if: pods packed", "what_if", {"rebalance": "pack"}),
+        ("what_if: misplaced pods moved", "what_if", {"rebalance": "mend"}),
+        ("what_if: room for 100 pods", "what_if", {"rebalance": "room-for", "manifests": HUNDRED}),
+        ("what_if: a Deployment of 5,000", "what_if", {"manifests": HUNDRED.replace("100", "5000")}),
     ]
 
 

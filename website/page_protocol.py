@@ -68,6 +68,8 @@ def _type(of: inspect.Type, found: dict[type, str]) -> str:
             return f"({item})[]" if "|" in item else f"{item}[]"
         case inspect.StructType():
             return _interface(of, found)
+        case inspect.Metadata():
+            return _type(of.type, found)
     raise TypeError(f"no TypeScript for {of}")
 
 

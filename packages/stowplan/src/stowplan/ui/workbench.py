@@ -10,14 +10,16 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import yaml
+from msgspec import Meta
 from msgspec.structs import asdict
 
 from stowplan.ask.loading.object_files import objects_of_files
 from stowplan.ask.offline import Cluster, ClusterError
+from stowplan.ask.offline.scheduling import Stop, never
 from stowplan.ask.rebalance.goals import GOALS, RoomFor, goal_named
 from stowplan.ask.rebalance.moves import Limits
 from stowplan.ask.rebalance.plan_records import RebalanceRecord
@@ -49,8 +51,6 @@ from stowplan.scheduler.inspection.records import encoded
 from stowplan.ui.plan import Plan, difference, plan_of
 from stowplan.ui.plan_messages import DeltaMessage, delta
 
-#: As the command's.
-_AT_ONCE = Limits(at_once=10, at_once_per_owner=1)
 _ROOM_FOR = "room-for"
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
@@ -93,13 +93,12 @@ class WhatIfChange(_RequestPart, kw_only=True):
     label: tuple[_Label, ...] = ()
     taint: tuple[_Taint, ...] = ()
     scale: tuple[_Scale, ...] = ()
-    #: A goal: mend, spread, pack, free-nodes=N, or room-for: the pods of `manifests`.
-    rebalance: str = ""
-    #: Profile -> plugin -> weight.
-    weights: dict[str, dict[str, int]] = {}
-    #: A KubeSchedulerConfiguration, and objects to apply, as text.
-    config: str = ""
-    manifests: str = ""
+    rebalance: Annotated[
+        str, Meta(description="A goal: mend, spread, pack, free-nodes=N, or room-for: the pods of `manifests`.")
+    ] = ""
+    weights: Annotated[dict[str, dict[str, int]], Meta(description="Profile to plugin to weight.")] = {}
+    config: Annotated[str, Meta(description="A KubeSchedulerConfiguration as YAML.")] = ""
+    manifests: Annotated[str, Meta(description="Objects to apply, as YAML.")] = ""
 
 
 class _Question(_RequestPart, kw_only=True):
@@ -159,8 +158,8 @@ class Workbench(PlainStruct):
         )
 
 
-def changes_of(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
-    """Raises BadRequest, LoadError."""
+def changes_of(wanted: WhatIfChange, cluster: Cluster, stop: Stop = never) -> Iterator[Change]:
+    """`stop`: once it returns True, no more pods are moved for a goal. Raises BadRequest, LoadError."""
     for one in wanted.add_nodes:
         yield AddNodes(_within(one.count, MOST_NODES, "addNodes: count"), one.like)
     yield from map(Remove, wanted.remove)
@@ -189,7 +188,8 @@ def changes_of(wanted: WhatIfChange, cluster: Cluster) -> Iterator[Change]:
         goal = RoomFor(put) if makes_room and put is not None else goal_named(wanted.rebalance)
         if goal is None:
             raise BadRequest(f"what-if: rebalance: want {GOALS}|{_ROOM_FOR}, got {wanted.rebalance!r}")
-        yield Rebalance(goal, _AT_ONCE)
+        # As the command's.
+        yield Rebalance(goal, Limits(at_once=10, at_once_per_owner=1, stop=stop))
 
 
 def _put(manifests: str, cluster: Cluster) -> Put | None:

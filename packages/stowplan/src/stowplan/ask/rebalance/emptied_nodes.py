@@ -44,7 +44,7 @@ def empty_nodes(moves: Moves, most: int | None, progress: Callable[[int, int], N
     names = [table.names[row] for row in occupied]
     together = _emptied_together(moves, names[: min(wanted, _most_by_sums(table, occupied))], progress)
     emptied, done = len(together), set(together)
-    for number, name in enumerate(name for name in names if name not in done):
+    for number, name in enumerate(moves.until_stopped(name for name in names if name not in done)):
         if emptied >= wanted:
             break
         emptied += _emptied(moves, name)
@@ -71,7 +71,7 @@ def _emptied_together(moves: Moves, names: list[str], progress: Callable[[int, i
         done = []
         with moves.attempt() as attempt:
             _cordon(moves, names)
-            for number, name in enumerate(names):
+            for number, name in enumerate(moves.until_stopped(names)):
                 if _emptied(moves, name):
                     done.append(name)
                 progress(number + 1, len(names))

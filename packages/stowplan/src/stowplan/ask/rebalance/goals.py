@@ -72,14 +72,14 @@ class Mend(Goal):
             # What has moved may have made room for others, or left others alone.
             moved, stays = False, 0
             pods = moves.cluster.state.placed_pods()
-            for number, (info, why) in enumerate(misplaced_pods(moves.cluster)):
+            for number, (info, why) in enumerate(misplaced_pods(moves.cluster, moves.is_stopped)):
                 outcome = moves.move(info, why)
                 moved |= outcome is Outcome.MOVED
                 stays += outcome is not Outcome.MOVED
                 progress(number, len(pods))
                 if outcome is Outcome.TOTAL_LIMIT:
                     return Result(met=False)
-        return Result(met=not stays)
+        return Result(met=not stays and not moves.stopped)
 
 
 @dataclass(frozen=True)

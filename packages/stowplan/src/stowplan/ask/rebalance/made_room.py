@@ -78,6 +78,9 @@ class _Search:
         cluster, found = self._cluster, list[tuple[PodInfo, str]]()
         with self._moves.attempt():
             for number, pod in enumerate(wanted):
+                if self._moves.is_stopped():
+                    room.why_not = "it was stopped before that was known"
+                    return None
                 # A stand-in without its group, which may not wait for others.
                 alone = copy_of(pod, f"{pod.metadata.name}-room-{number}")
                 alone = replace(alone, spec=replace(alone.spec, scheduling_group=None))
@@ -120,7 +123,7 @@ class _Search:
         shares = (lacking / np.maximum(table.allocatable[:, : table.n], 1)).max(axis=0)
         rows = [row for row in np.argsort(shares, kind="stable").tolist() if table.valid[row] and shares[row] <= 1]
         tried = 0
-        for row in rows:
+        for row in self._moves.until_stopped(rows):
             movable = [self._amounts(info) for info in state.row_pods[row] if self._moves.is_movable(info)]
             if movable and (np.sum(movable, axis=0) >= lacking[:, row]).all():
                 tried += 1

@@ -7,24 +7,26 @@ come and go, domains become uneven. A pod is judged as if it had no node, on the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import Any
 
 from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
+from stowplan.ask.offline.scheduling import Stop, never
 from stowplan.kube.api.eviction_outcomes import EvictionOutcome, eviction_outcome
 from stowplan.kube.api.types import Pod
 from stowplan.scheduler.cluster.arrays import Mask
 from stowplan.scheduler.cluster.pod_info import PodInfo
 
 
-def misplaced_pods(cluster: Cluster) -> Iterator[tuple[PodInfo, str]]:
+def misplaced_pods(cluster: Cluster, stop: Stop = never) -> Iterator[tuple[PodInfo, str]]:
     """Each such pod and why its node rejects it, the lowest priority first, and of equal ones the youngest.
 
-    The cluster may be changed in between: every pod is judged when its turn comes.
+    The cluster may be changed in between: every pod is judged when its turn comes, until `stop` returns True.
     """
     judged = _Judged(cluster)
-    for info in sorted(cluster.state.placed_pods(), key=_lowest_first):
+    for info in takewhile(lambda _: not stop(), sorted(cluster.state.placed_pods(), key=_lowest_first)):
         if eviction_outcome(info.pod) is not EvictionOutcome.RECREATED or cluster.state.placed(info.uid) is not info:
             continue
         why = "" if judged.would_take_another(info) else rejection_of(cluster, info)

@@ -16,11 +16,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from copy import copy
 from enum import Enum
+from itertools import takewhile
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from stowplan.ask.offline import Cluster
 from stowplan.ask.offline.assumptions import Provision
+from stowplan.ask.offline.scheduling import Stop, never
 from stowplan.ask.rebalance.plan_records import KeptRecord, PlannedMoveRecord, RemovalRecord
 from stowplan.ask.what_if.budgets import Budgets
 from stowplan.ask.what_if.hypothetical_claims import bind_claims_of
@@ -33,6 +36,8 @@ from stowplan.kube.structs import PlainStruct, field
 from stowplan.scheduler.cluster.pod_info import NOT_STARTED, PodInfo, PodShape
 from stowplan.scheduler.engine.decision.decision import Decision
 
+T = TypeVar("T")
+
 #: Why a pod cannot move, by what happens when it leaves its node.
 _STAYS = {
     EvictionOutcome.BELONGS_TO_NODE: "it belongs to its node",
@@ -44,7 +49,7 @@ _STAYS = {
 class Outcome(Enum):
     MOVED = "moved"
     KEPT = "kept"
-    #: Not tried: as many have moved as may.
+    #: Not tried: as many have moved as may, or all are stopped.
     TOTAL_LIMIT = "total limit"
 
 
@@ -57,6 +62,8 @@ class Limits(PlainStruct, frozen=True):
     at_once_per_owner: int | None = None
     #: Seconds of work that a pod may lose.
     lost_work: float | None = None
+    #: Asked before each move: once it returns True, no more are made.
+    stop: Stop = never
 
 
 class _Progress(PlainStruct):
@@ -98,6 +105,8 @@ class Moves:
         self.provisions: set[Provision] = set()
         #: The limit of all moves, if some were not tried because of it.
         self.reached_limit: int | None = None
+        #: Whether moves were not tried because of `stop`.
+        self.stopped = False
 
     @property
     def made(self) -> list[PlannedMoveRecord]:
@@ -121,11 +130,20 @@ class Moves:
 
     def may_make(self, more: int) -> bool:
         """Whether so many more pods may move."""
+        if self.is_stopped():
+            return False
         total, progress = self._limits.total, self._progress
         if total is not None and len(progress.made) + len(progress.removed) + more > total:
             self.reached_limit = total
             return False
         return True
+
+    def is_stopped(self) -> bool:
+        self.stopped = self.stopped or self._limits.stop()
+        return self.stopped
+
+    def until_stopped(self, tried: Iterable[T]) -> Iterator[T]:
+        return takewhile(lambda _: not self.is_stopped(), tried)
 
     def is_movable(self, info: PodInfo) -> bool:
         """Whether it would be recreated, and has not moved yet; budgets apart."""

@@ -30,7 +30,7 @@ def rebalance(
         (('node-c3', 'gpu-a1'), [('ml/train-0', 'gpu-a1', 'gpu-b1')])
     """
     with cluster.transaction():
-        return _rebalanced(cluster, goal, limits, progress)
+        return _rebalanced(Moves(cluster, limits), goal, progress)
 
 
 @dataclass
@@ -46,19 +46,22 @@ class Rebalance(Change):
     limits: Limits | None = None
     #: Of the last time that it was made.
     plan: RebalanceRecord | None = None
+    stopped: bool = False
 
     @property
     def text(self) -> str:
-        return f"rebalance: {self.goal.text}"
+        return f"rebalance: {self.goal.text}{', as far as planned when stopped' if self.stopped else ''}"
 
     def apply(self, cluster: Cluster) -> None:
-        self.plan = _rebalanced(cluster, self.goal, self.limits, _ignored)
+        moves = Moves(cluster, self.limits)
+        self.plan = _rebalanced(moves, self.goal, _ignored)
+        self.stopped = moves.stopped
 
 
-def _rebalanced(cluster: Cluster, goal: Goal, limits: Limits | None, progress: Progress) -> RebalanceRecord:
+def _rebalanced(moves: Moves, goal: Goal, progress: Progress) -> RebalanceRecord:
     """The moves are made in the caller's transaction."""
+    cluster = moves.cluster
     before = balance_of(cluster)
-    moves = Moves(cluster, limits)
     found = goal.pursue(moves, progress)
     after = balance_of(cluster)
     with cluster.transaction():
@@ -81,6 +84,8 @@ def _rebalanced(cluster: Cluster, goal: Goal, limits: Limits | None, progress: P
 
 def _about(moves: Moves) -> list[str]:
     notes = []
+    if moves.stopped:
+        notes.append("stopped early: there may be more to do")
     if moves.reached_limit is not None:
         notes.append(f"at most {count(moves.reached_limit, 'pod')} may move: there may be more to do")
     if moves.worked_out:

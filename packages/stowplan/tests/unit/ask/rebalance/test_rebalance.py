@@ -1,5 +1,7 @@
 """Plans of moves: each goal, what keeps pods where they are, and the steps."""
 
+from itertools import count
+
 import pytest
 
 from stowplan import Cluster, ClusterError
@@ -276,6 +278,35 @@ def test_a_budget_that_allows_nothing():
 
 def test_limits():
     assert steps(*leaving(3, total=2)) == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("goal", "objects"),
+    [
+        (Mend(), [node("a", taints=[{"key": "k", "effect": "NoSchedule"}]), node("b"), *webs(3, "a")]),
+        (Spread(), [node("a", "10"), node("b", "10"), *webs(6, "a")]),
+        (Pack(), [node("a", "10"), node("b", "10"), node("c", "10"), *webs(3, "a"), owned(pod("db", nodeName="b"))]),
+        (FreeNodes(1), [node("a"), node("b"), *webs(2, "a"), owned(pod("db", nodeName="b"))]),
+        (
+            RoomFor(Put((owned(pod("big", "4")),))),
+            [node("a"), node("b"), *webs(1, "a"), owned(pod("db", nodeName="b"))],
+        ),
+    ],
+    ids=lambda value: getattr(value, "text", ""),
+)
+def test_a_plan_that_is_stopped_is_the_beginning_of_the_whole_one(goal, objects):
+    def planned(last):
+        looks = count()
+        found = rebalance(Cluster(objects), goal, limits=Limits(stop=lambda: next(looks) >= last))
+        return found, next(looks)
+
+    whole, looks = planned(10_000)
+    assert whole.moves
+    for last in range(looks):
+        found, _ = planned(last)
+        assert found.moves == whole.moves[: len(found.moves)]
+        assert "stopped early: there may be more to do" in found.notes
+    assert "stopped early: there may be more to do" not in whole.notes
 
 
 def test_pending_pods_that_find_a_node_then():

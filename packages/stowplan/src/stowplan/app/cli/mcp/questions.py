@@ -202,7 +202,7 @@ def _what_if(about: ClusterSource, given: WhatIf, stop: Stop) -> Answer:
     if any(one.replicas > _MAX_PODS for one in given.scale):
         raise InputError(f"scale: replicas: want at most {_MAX_PODS:,}; the tool fit says how many more fit")
     with _read_from("manifests"):
-        changes = list(changes_of(given, about.cluster))
+        changes = list(changes_of(given, about.cluster, stop))
     if not changes:
         raise InputError(f"say what changes: one of {', '.join(WhatIfChange.__struct_encode_fields__)}")
     if given.config.strip():
@@ -293,8 +293,8 @@ QUESTIONS = (
         name="what_if",
         title="The cluster before and after changes",
         description="Which pods would get a node, lose or change it if nodes were added, removed, drained, labelled or "
-        "tainted, workloads scaled, manifests applied (`manifests`: YAML), or the scheduler had another configuration "
-        "(`config`: a KubeSchedulerConfiguration as YAML; `weights`: profile to plugin to weight). Nothing is changed.",
+        "tainted, workloads scaled, manifests applied, pods moved for a goal (`rebalance`), or the scheduler had "
+        "another configuration (`config`) or other weights. Nothing is changed.",
         arguments=WhatIf,
         records=(WhatIfRecord,),
         call=_about_host(_limited(_what_if), lambda given: Reads(quotas=bool(given.scale or given.manifests))),

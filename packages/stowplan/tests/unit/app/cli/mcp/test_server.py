@@ -178,6 +178,14 @@ async def test_what_takes_too_long_is_answered_in_part(client, tool, arguments, 
         assert document["partial"] is None
 
 
+async def test_a_plan_of_moves_that_takes_too_long(client):
+    async with client(*CLUSTER, now=count(1.0).__next__) as connected:
+        text, _ = await asked(connected, "what_if", rebalance="pack", seconds=2)
+        assert "change: rebalance: as few nodes as possible, as far as planned when stopped\n" in text
+        text, _ = await asked(connected, "what_if", rebalance="pack", seconds=60)
+        assert "change: rebalance: as few nodes as possible\n" in text
+
+
 async def test_tools_only_read(client):
     async with client(*CLUSTER) as connected:
         tools = (await connected.list_tools()).tools
