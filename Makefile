@@ -104,8 +104,9 @@ site: $(STAMP) ## the documentation, in build/site; any warning is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 PICTURES ?= build/pictures
-pictures: $(STAMP) ## the pictures of the page in the docs; PICTURES=docs/assets: instead of those there; needs Chromium
-	$(BIN)/python website/page_pictures.py $(PICTURES)
+pictures: $(STAMP) ## the pictures of the page in the docs; PICTURES=docs/assets: instead of those there; needs Chromium and kubectl
+	$(BIN)/python website/page_pictures.py $(PICTURES) $(WEEK)
+	$(BIN)/python website/moving_picture.py $(PICTURES)/page-moving.png
 
 page: ## the page's client, from page/ into packages/stowplan/src/stowplan/ui/static; needs Node, which users do not
 	cd page && npm ci --silent --no-audit --no-fund && npm run --silent check && npm test --silent && npm run --silent build

@@ -1,9 +1,8 @@
 """The pictures of docs/use, taken of the real page: a cluster of files, and simulations.
 
-    make pictures PICTURES=docs/assets
-    python website/page_pictures.py docs/assets [week.csv]
+    make pictures PICTURES=docs/assets [WEEK=week.csv]
 
-week.csv: the week of a trace in docs/use/rebalance.md, which is simulated twice.
+week.csv: the week of a trace in docs/use/rebalance.md, which is simulated twice; CI has no copy of the trace.
 Needs Chromium and what the tests need. The same sources give the same pictures, but for ages and the fonts of the
 machine. CI takes them as well, into build/pictures.
 """
