@@ -7,7 +7,7 @@ import pytest
 from stowplan_lab.simulation.scenario_errors import ScenarioError
 from stowplan_lab.simulation.simulate import simulate_scenario
 from support.scenarios.manifests import a_workload, container, group, pod, scenario
-from support.scenarios.witness import run
+from support.scenarios.witness import run, witnessed
 
 WEB = {"selector": {"matchLabels": {"app": "web"}}, "labels": {"app": "web"}}
 DELAY, STARTUP = 0.1, 2
@@ -47,6 +47,12 @@ def changes(found):
 
 
 class TestDeployments:
+    def test_without_a_rollout_the_pods_have_the_hash_that_is_in_the_name_of_their_replica_set(self):
+        of_web = {"name": "web", "manifest": a_workload("Deployment", **WEB)}
+        _, witness = witnessed(scenario(of_web, groups=[group(count=1, cpu=8)], duration=10))
+        found = [(one.controller.kind, one.controller.name, one.pod.metadata.labels) for one in witness.pods.values()]
+        assert found == [("ReplicaSet", "web-0", {"app": "web", "pod-template-hash": "0"})]
+
     def test_an_unschedulable_template_stops_at_max_unavailable(self):
         found = rolled("Deployment", rollout(patch=to("64")), **WEB)
         assert found.summary.ends == {"running": 3, "updated": 1, "pending": 2}

@@ -39,6 +39,8 @@ from stowplan_lab.simulation.simulation_context import SimulationContext
 
 #: kubectl's annotation of a restarted template.
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
+#: The hash of a Deployment's first ReplicaSet, which is the only one of a Deployment that is never rolled out.
+FIRST = "0"
 HASH, REVISION = "pod-template-hash", "controller-revision-hash"
 #: Why pods are deleted.
 SCALED_DOWN, UPDATED = "scaled down", "updated"
@@ -88,7 +90,9 @@ class Template(PlainStruct, frozen=True, kw_only=True):
 
     def owner_named(self, name: str) -> OwnerReference:
         """The reference in the pods."""
-        kind = "ReplicaSet" if self.kind == "Deployment" else self.kind
+        kind = self.kind
+        if kind == "Deployment":
+            kind, name = "ReplicaSet", f"{name}-{FIRST}"
         return OwnerReference(api_version="apps/v1", kind=kind, name=name, uid=name, controller=True)
 
     def put_companion(self, context: SimulationContext, name: str) -> None:
@@ -176,7 +180,7 @@ class Replicated:
         """Initialize what the kind keeps besides."""
 
     def begin(self) -> None:
-        self._template.put_companion(self._context, self._name)
+        self._template.put_companion(self._context, self._owner.name)
         self._reconcile()
 
     def scale(self, replicas: int) -> None:

@@ -27,7 +27,7 @@ from stowplan_cluster.apiserver.validation.jobs import check_completions
 from stowplan_cluster.reconcile.views import CRON_JOBS, JOBS, WORKLOAD_KINDS, CronJob, Job, Workload
 from stowplan_lab.simulation.definition.scenario_fields import Scenario, WorkloadSpec
 from stowplan_lab.simulation.scenario_errors import Problems, ScenarioError
-from stowplan_lab.simulation.workloads.owners import Template
+from stowplan_lab.simulation.workloads.owners import FIRST, HASH, Template
 from stowplan_lab.simulation.workloads.pod_groups import GROUPED, of_group
 
 KINDS = ("Pod", "Deployment", "ReplicaSet", "StatefulSet", "DaemonSet", "Job", "CronJob")
@@ -77,6 +77,10 @@ def template_of(
         found = replace(found, spec=replace(found.spec, restart_policy=job.spec.restart_policy))
     if spec.pod_group is not None and kind not in GROUPED:
         raise ScenarioError(f"{where}: podGroup: each arrival of {' or '.join(GROUPED)} may have one, not a {kind}")
+    rolls = rolls and kind in ROLLED
+    if kind == "Deployment" and not rolls:
+        labels = {**found.metadata.labels, HASH: FIRST}
+        found = replace(found, metadata=replace(found.metadata, labels=labels))
     template = Template(
         workload=spec.name,
         kind=kind,
@@ -85,7 +89,7 @@ def template_of(
         job=job,
         cron_job=cron_job,
         min_ready=0.0 if typed is None or job is not None else float(typed.spec.min_ready_seconds),
-        rolls=rolls and kind in ROLLED,
+        rolls=rolls,
         lifetime=spec.lifetime,
         failures=spec.failures,
         pod_group=spec.pod_group,
