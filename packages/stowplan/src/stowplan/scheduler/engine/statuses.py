@@ -9,7 +9,7 @@ A patch is computed when it is sent, against the newest known status: the inform
 which may be ahead of the informer.
 
 A note that cannot be sent is dropped after a few attempts, because the pod's next failure writes it again. For a pod
-that is about to be bound, `withdraw` guarantees that no older note is sent after the binding.
+that is about to be bound, `withdraw` guarantees that no older note about its scheduling is sent after the binding.
 
     idle         nothing to write; the last response is ahead of the informer
     in line      there is a note
@@ -80,6 +80,11 @@ class PendingStatus:
         self.listeners: list[StatusListener] = []
         #: Patches sent since the note was last changed.
         self.tries = 0
+
+    @property
+    def is_about_scheduling(self) -> bool:
+        """Whether it is outdated once the pod is bound; a victim's DisruptionTarget alone is not."""
+        return self.nominated_node_name is not None or "PodScheduled" in self.conditions
 
     def add(self, condition: PodCondition | None, nominated_node_name: str | None) -> None:
         """Merge a newer change."""
@@ -273,19 +278,21 @@ class PodStatuses:
     def withdraw(self, uid: str, listener: StatusListener) -> bool:
         """Drop pending changes of a pod that is about to be bound; return whether the listener has to wait for a patch.
 
-        The known status is kept: if the binding fails, the next patch builds on it.
+        The known status is kept: if the binding fails, the next patch builds on it. A victim's condition is written all
+        the same, and the binding does not wait for it: the victim's deletion, which comes next, would overtake it.
         """
         writes = self._known.get(uid)
         if writes is None:
             return False
-        self._give_up(writes)
-        self._drop(writes)
-        self._tidy(writes)
+        if writes.note is not None and writes.note.is_about_scheduling:
+            self._drop(writes)
         # A patch that was sent cannot be taken back; after the binding it would say that the pod is unschedulable.
-        if writes.stage is not PatchStage.UNDER_WAY:
-            return False
-        writes.withdrawals.append(listener)
-        return True
+        waits = writes.sent is not None and writes.sent.is_about_scheduling
+        if waits:
+            self._give_up(writes)
+            writes.withdrawals.append(listener)
+        self._tidy(writes)
+        return waits
 
     def last_try(self) -> None:
         """Send what is waiting for a retry, and stop retrying: shutdown is near."""

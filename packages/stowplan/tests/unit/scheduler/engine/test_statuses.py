@@ -255,6 +255,18 @@ def test_a_victim_can_be_written_to_though_it_is_bound(setup):
     assert setup.remembered == 0
 
 
+def test_a_binding_neither_waits_for_a_victims_condition_nor_drops_it(setup):
+    target = {"type_": "DisruptionTarget", "status": "True"}
+    first = setup.patch(a_pod(), condition=failed("preempted", **target))
+    assert setup.withdraw() is None
+    again = setup.patch(a_pod(), condition=failed("preempted again", **target))
+    assert setup.withdraw() is None
+    setup.effects.answer_all()
+    assert (first.heard, again.heard) == ([None], [None])
+    assert setup.messages == ["preempted", "preempted again"]
+    assert setup.remembered == 0
+
+
 # -- awaited -----------------------------------------------------------------------------------------------------------
 
 
