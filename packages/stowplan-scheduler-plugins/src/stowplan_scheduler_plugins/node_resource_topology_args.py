@@ -79,7 +79,9 @@ class NodeResourceTopologyMatchArgs(Args, frozen=True):
         discardReservedNodes=documented(BOOL, "Do not use nodes with pods that are about to be bound."),
         cache=documented(Pointer(_CACHE), "Details of the comparison."),
         preemptionMode=documented(
-            Pointer(named_string("v1.PreemptionMode")), "Without effect.", choices=("Enabled", "Disabled")
+            Pointer(named_string("v1.PreemptionMode")),
+            "Whether preemption counts what victims would free in their cells.",
+            choices=("Enabled", "Disabled"),
         ),
     )
 

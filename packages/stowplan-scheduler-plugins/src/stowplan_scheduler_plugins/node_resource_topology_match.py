@@ -28,10 +28,13 @@ from stowplan.plugins import (
     Mask,
     Nodes,
     ObjectDependency,
+    PodExtensions,
     PodInfo,
+    PodShift,
     PostBindPlugin,
     PreFilterPlugin,
     Reads,
+    Reason,
     Rejections,
     ReservePlugin,
     ScorePlugin,
@@ -43,13 +46,30 @@ from stowplan.plugins import (
 from stowplan_scheduler_plugins.node_resource_topology_args import LEAST_NUMA_NODES, NodeResourceTopologyMatchArgs
 from stowplan_scheduler_plugins.node_topologies import POD, SINGLE, Amounts, Topology, is_exclusive
 from stowplan_scheduler_plugins.numa_columns import CellColumns, Cells, wanted_by
-from stowplan_scheduler_plugins.numa_fit import STALE, misaligned
+from stowplan_scheduler_plugins.numa_fit import STALE, misaligned, simulation_failed
+from stowplan_scheduler_plugins.numa_placements import EvictionError, freed
 from stowplan_scheduler_plugins.numa_scores import CELL_SCORES, fewest_cells, mean, worst_cell
 from stowplan_scheduler_plugins.topology_caches import ALL, Cache, DiscardReserved, OverReserve, Passthrough
 
+_GONE = "NodeResourceTopologyMatch.gone"
+
+
+class _Gone(dict[int, dict[str, PodInfo]]):
+    """Pods by their keys that the node of a row is imagined without."""
+
+    def clone(self) -> "_Gone":
+        return _Gone({row: dict(pods) for row, pods in self.items()})
+
 
 class NodeResourceTopologyMatch(
-    PreFilterPlugin, FilterPlugin, ScorePlugin, ReservePlugin, PostBindPlugin, TemplateSigned, EnqueueExtensions
+    PreFilterPlugin,
+    PodExtensions,
+    FilterPlugin,
+    ScorePlugin,
+    ReservePlugin,
+    PostBindPlugin,
+    TemplateSigned,
+    EnqueueExtensions,
 ):
     name = "NodeResourceTopologyMatch"
     short_name = "numa"
@@ -70,7 +90,18 @@ class NodeResourceTopologyMatch(
         handle.register_participant(self.name, CopiedAtBeginning(self._reservations, self._restore))
 
     def pre_filter(self, state: CycleState, pod: PodInfo, nodes: Nodes) -> Status | None:
-        # A point of the reference, for its preemptionMode alone.
+        if self.args.preemption_mode == "Enabled":
+            state.write(_GONE, _Gone())
+        return None
+
+    def shift_pods(self, state: CycleState, pod: PodInfo, shift: PodShift) -> Status | None:
+        gone: _Gone | None = state.get(_GONE)
+        if gone is not None:
+            for row, other in zip(shift.rows.tolist(), shift.pods, strict=True):
+                if shift.sign < 0:
+                    gone.setdefault(row, {})[other.key] = other
+                else:
+                    gone.get(row, {}).pop(other.key, None)
         return None
 
     def reads_objects(self, pod: PodInfo) -> Collection[ObjectDependency]:
@@ -80,13 +111,41 @@ class NodeResourceTopologyMatch(
         wanted = wanted_by(pod)
         if wanted.qos == "BestEffort" and not wanted.with_devices:
             return None
-        found = misaligned(wanted, self._cells(nodes))
+        cells = self._cells(nodes)
+        evicting = np.zeros(len(nodes), np.bool_)
+        impossible = self._without_victims(state, nodes, cells, evicting)
+        found = misaligned(wanted, cells, impossible)
         if found is not None and not state.asking and self.reads is Reads.ANYTHING:
-            seen = found.mask if nodes.candidates is None else found.mask & nodes.candidates
+            seen = found.mask & ~evicting
+            if nodes.candidates is not None:
+                seen &= nodes.candidates
             for entry in found.entries:
                 if entry.reason is not STALE:
                     self._refused(nodes, entry.mask & seen)
         return found
+
+    def _without_victims(
+        self, state: CycleState, nodes: Nodes, cells: Cells, evicting: Mask
+    ) -> list[tuple[Mask, Reason]]:
+        """Give back to cells what victims would free, and mark their nodes; nodes where that cannot be said."""
+        impossible: list[tuple[Mask, Reason]] = []
+        gone = {row: pods for row, pods in (state.get(_GONE) or {}).items() if pods}
+        for i in nodes.positions() if gone else ():
+            pods, name = gone.get(nodes.row(i)), nodes.info(i).name
+            if pods is None:
+                continue
+            evicting[i] = True
+            placements = self._topologies.placements(name)
+            if not placements or not cells.fresh[i]:
+                continue
+            try:
+                more = freed(pods.values(), placements, self._topologies.resources(name))
+                cells.give_back(i, self._topologies.known(name), more)
+            except EvictionError as error:
+                alone = np.zeros(len(nodes), np.bool_)
+                alone[i] = True
+                impossible.append((alone, simulation_failed(error)))
+        return impossible
 
     def _refused(self, nodes: Nodes, mask: Mask) -> None:
         names = nodes.names()

@@ -48,8 +48,9 @@ class Cell:
     costs: Mapping[int, int]
 
 
-def attribute(topology: CustomObject, name: str) -> str | None:
-    listed = topology.content.get("attributes") or ()
+def attribute(described: Mapping[str, Any], name: str) -> str | None:
+    """Of a topology's content, or of a zone."""
+    listed = described.get("attributes") or ()
     return next((one.get("value", "") for one in listed if one.get("name") == name), None)
 
 
@@ -74,9 +75,9 @@ def cells_of(topology: CustomObject) -> list[Cell]:
     """In the order of the zones; zones of other types, and cells with numbers from 64 on, are left out."""
     found = []
     for zone in topology.content.get("zones") or ():
-        number = _number(zone.get("name", "")) if zone.get("type") == "Node" else None
+        number = cell_number(zone.get("name", "")) if zone.get("type") == "Node" else None
         if number is not None:
-            costs = ((_number(cost.get("name", "")), cost.get("value", 0)) for cost in zone.get("costs") or ())
+            costs = ((cell_number(cost.get("name", "")), cost.get("value", 0)) for cost in zone.get("costs") or ())
             found.append(Cell(number, _available(zone), {cell: cost for cell, cost in costs if cell is not None}))
     return found
 
@@ -90,7 +91,8 @@ def _available(zone: Mapping[str, Any]) -> Amounts:
     return {one.get("name", ""): parse_quantity(one.get("available", 0)) for one in zone.get("resources") or ()}
 
 
-def _number(name: str) -> int | None:
+def cell_number(name: str) -> int | None:
+    """The cell's number that a zone's name has."""
     found = _CELL.fullmatch(name)
     return int(found[1]) if found and int(found[1]) < 64 else None
 
@@ -134,16 +136,26 @@ def requests_devices(pod: PodInfo) -> bool:
     )
 
 
+def lasting_containers(pod: PodInfo) -> list[Container]:
+    """Those that run as long as the pod: sidecars and containers."""
+    spec = pod.pod.spec
+    return [*(one for one in spec.init_containers if one.restart_policy == "Always"), *spec.containers]
+
+
+def exclusive_requests(pod: PodInfo, resources: Iterable[str]) -> list[tuple[Container, Amounts]]:
+    """Containers with CPUs, memory or devices of their own, and these; `resources` are those of the node's topology."""
+    known, guaranteed = set(resources), qos_class(pod) == "Guaranteed"
+    found = []
+    for container in lasting_containers(pod):
+        requests = requests_of(container).items()
+        exclusive = {name: amount for name, amount in requests if _is_exclusive(name, amount, guaranteed, known)}
+        if exclusive:
+            found.append((container, exclusive))
+    return found
+
+
 def is_exclusive(pod: PodInfo, resources: Iterable[str]) -> bool:
-    """Whether the pod has CPUs, memory or devices of its own; `resources` are those of its node's topology."""
-    spec, known = pod.pod.spec, set(resources)
-    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
-    guaranteed = qos_class(pod) == "Guaranteed"
-    return any(
-        _is_exclusive(name, amount, guaranteed, known)
-        for container in (*sidecars, *spec.containers)
-        for name, amount in requests_of(container).items()
-    )
+    return bool(exclusive_requests(pod, resources))
 
 
 def _is_exclusive(name: str, amount: int, guaranteed: bool, known: set[str]) -> bool:

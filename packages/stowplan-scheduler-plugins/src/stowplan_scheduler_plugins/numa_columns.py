@@ -23,7 +23,8 @@ from stowplan_scheduler_plugins.node_topologies import (
     requests_of,
     settings_of,
 )
-from stowplan_scheduler_plugins.topology_caches import Cache
+from stowplan_scheduler_plugins.numa_placements import check_freed
+from stowplan_scheduler_plugins.topology_caches import Cache, Known
 
 #: More cells than any kubelet has; others are left out.
 MAX_CELLS = 64
@@ -197,6 +198,25 @@ class Cells:
     def take(self, resource: str, amount: Ints) -> None:
         """Subtract an amount per cell."""
         self._available[resource] = self.available(resource) - amount
+
+    def give_back(self, position: int, known: Known, more: Mapping[int, Amounts]) -> None:
+        """Add what is known to become free to the cells of one node."""
+        found = known.cells()[:MAX_CELLS]
+        assert known.topology is not None
+        check_freed(known.topology, {cell.id: cell.available for cell in found}, more)
+        for slot, cell in enumerate(found):
+            for resource, amount in more.get(cell.id, {}).items():
+                if resource in cell.available:
+                    before = cell.available[resource]
+                    given = self.available(resource).copy()
+                    given[slot, position] += available_amount(resource, before + amount) - available_amount(
+                        resource, before
+                    )
+                    self._available[resource] = given
+
+    def leave_out(self, nodes: Mask) -> None:
+        """As if these nodes had no topology."""
+        self.settings = np.where(nodes, 0, self.settings)
 
     def max_cells(self) -> Ints:
         limits = np.array([1, *(one.max_cells for one in self._columns.all_settings)])

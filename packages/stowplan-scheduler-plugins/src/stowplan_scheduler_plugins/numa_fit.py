@@ -3,7 +3,7 @@
 Upstream: pkg/noderesourcetopology/{filter.go,numaresources.go} in scheduler-plugins.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -33,9 +33,15 @@ def _is_host_level(resource: str) -> bool:
     return resource in ("ephemeral-storage", "storage") or not is_native(resource)
 
 
-def misaligned(wanted: Wanted, cells: Cells) -> Rejections | None:
-    """The nodes that are unknown, or whose kubelet could not align the pod."""
-    found: list[tuple[Mask, Reason]] = [(~cells.fresh, STALE)]
+def simulation_failed(error: Exception) -> Reason:
+    return Reason("EvictionUnknown", f"eviction simulation in NRT is not possible: {error}")
+
+
+def misaligned(wanted: Wanted, cells: Cells, impossible: Sequence[tuple[Mask, Reason]] = ()) -> Rejections | None:
+    """The nodes that are unknown, or whose kubelet could not align the pod; those that are `impossible` come first."""
+    found = [(~cells.fresh, STALE), *impossible]
+    for mask, _ in impossible:
+        cells.leave_out(mask)
     if (per_pod := cells.where(single_per_pod)).any():
         found.append((per_pod & (fitting_cells(wanted.effective, cells, wanted.qos) == 0), POD_NOT_ALIGNED))
     if (left := cells.where(single_per_container)).any():

@@ -23,6 +23,7 @@ from stowplan_scheduler_plugins.node_topologies import (
     settings_of,
     zones_of,
 )
+from stowplan_scheduler_plugins.numa_placements import Placements, placements_of
 
 ALL, AUTODETECT, ONLY_EXCLUSIVE, ONLY_RESOURCES = "All", "Autodetect", "OnlyExclusiveResources", "OnlyResources"
 
@@ -60,6 +61,12 @@ class Known(NamedTuple):
 class Cache(Protocol):
     def known(self, node: str) -> Known: ...
 
+    def placements(self, node: str) -> Placements:
+        """The cells of the containers on the node, as far as they are known."""
+
+    def resources(self, node: str) -> set[str]:
+        """Names of resources in the node's cells."""
+
     def refused(self, node: str) -> None:
         """The node was refused: perhaps what is known is out of date."""
 
@@ -88,6 +95,12 @@ class Passthrough:
 
     def known(self, node: str) -> Known:
         return Known(True, self._lookup(node))
+
+    def placements(self, node: str) -> Placements:
+        return {}
+
+    def resources(self, node: str) -> set[str]:
+        return set()
 
     def refused(self, node: str) -> None:
         pass
@@ -163,6 +176,8 @@ class OverReserve(Passthrough):
         self.maybe_over_reserved: set[str] = set()
         self.with_foreign_pods: set[str] = set()
         self.config_changed: set[str] = set()
+        #: Node -> cells of containers, as of its last synchronization.
+        self._placements: dict[str, Placements] = {}
         #: Counts synchronizations that changed something.
         self.generation = 0
 
@@ -176,6 +191,9 @@ class OverReserve(Passthrough):
             return Known(False)
         topology = self.stored.get(node)
         return Known(True, topology, () if topology is None else tuple(self.assumed.get(node, {}).values()))
+
+    def placements(self, node: str) -> Placements:
+        return self._placements.get(node, {})
 
     def refused(self, node: str) -> None:
         self.maybe_over_reserved.add(node)
@@ -202,7 +220,6 @@ class OverReserve(Passthrough):
         self.assumed = {node: dict(pods) for node, pods in (reservations or {}).items()}
 
     def resources(self, node: str) -> set[str]:
-        """Names of resources in the node's cells."""
         topology = self.stored.get(node)
         return set() if topology is None else {name for zone in zones_of(topology).values() for name in zone}
 
@@ -218,6 +235,7 @@ class OverReserve(Passthrough):
         found += [topology for node in self.config_changed if (topology := self._lookup(node)) is not None]
         for topology in found:
             name = topology.metadata.name
+            self._placements[name] = placements_of(topology, pods.get(name, ()), self.resources(name))
             self.stored[name] = topology
             self.assumed.pop(name, None)
             self._changed.add(name)
@@ -238,8 +256,8 @@ class OverReserve(Passthrough):
 
     def _fingerprint(self, topology: CustomObject) -> tuple[str, bool]:
         """The agent's fingerprint, and whether only pods with exclusive resources are in it."""
-        found = attribute(topology, pod_fingerprints.ATTRIBUTE)
+        found = attribute(topology.content, pod_fingerprints.ATTRIBUTE)
         if found is None:
             return topology.metadata.annotations.get(pod_fingerprints.ANNOTATION, ""), False
-        told = attribute(topology, pod_fingerprints.METHOD) == pod_fingerprints.WITH_EXCLUSIVE_RESOURCES
+        told = attribute(topology.content, pod_fingerprints.METHOD) == pod_fingerprints.WITH_EXCLUSIVE_RESOURCES
         return found, self._method == ONLY_EXCLUSIVE or (self._method == AUTODETECT and told)

@@ -4,6 +4,8 @@ import pytest
 
 import stowplan
 from stowplan.testing import a_node, a_pod
+from stowplan_scheduler_plugins.numa_placements import METADATA
+from stowplan_scheduler_plugins.pod_fingerprints import ATTRIBUTE, fingerprint
 
 DEVICE = "example.com/gpu"
 
@@ -104,3 +106,48 @@ def test_the_fewest_cells_score_best(cpu, points):
     found = cluster(topology("RestrictedPodLevel"), scoringStrategy={"type": "LeastNUMANodes"})
     scores = found.explain(guaranteed("p", {"cpu": cpu, "memory": "1Gi"})).to_dict()["scores"]
     assert scores["n1"]["NodeResourceTopologyMatch"] == points
+
+
+def with_placements(pods, *, cells, allocatable="4"):
+    """What an agent publishes once it has seen the pods: what is left in each cell, and that the first one has them."""
+    found = topology(cells=cells)
+    for zone in found["zones"]:
+        for resource in zone["resources"]:
+            resource["allocatable"] = allocatable if resource["name"] == "cpu" else "8Gi"
+    placed = {
+        ATTRIBUTE: fingerprint(("default", name) for name in pods),
+        METADATA: f"npv0v001::ve=leb89::cc={len(pods)}::nn=2::bn=0",
+        "topologyManagerPolicy": "single-numa-node",
+        "topologyManagerScope": "container",
+    }
+    return found | {"attributes": [{"name": name, "value": value} for name, value in placed.items()]}
+
+
+FULL = {"cpu": "0", "memory": "7Gi"}
+
+
+@pytest.mark.parametrize(
+    ("mode", "allocatable", "victims"),
+    [
+        pytest.param("Enabled", "4", ["default/victim"], id="the cell is free again"),
+        pytest.param("Enabled", "3", [], id="more would be free than the cell has"),
+        pytest.param("Disabled", "4", [], id="what victims free is not counted"),
+    ],
+)
+def test_victims_free_their_cells(mode, allocatable, victims):
+    found = cluster(cacheResyncPeriodSeconds=5, preemptionMode=mode)
+    victim = guaranteed("victim", FOUR)
+    victim["spec"]["nodeName"] = "n1"
+    victim["status"] = {"phase": "Running"}
+    found.add(victim)
+    important = guaranteed("important", FOUR)
+    important["spec"]["priority"] = 10
+    # The first decision finds the node out of date: the others compare what is known with what the agent says.
+    found.now = 10
+    found.add(with_placements(["victim"], cells=(FULL, {"cpu": "3", "memory": "8Gi"}), allocatable=allocatable))
+    found.add(a_pod("other").scheduler("other").on("n1").obj())
+    assert reasons(found, important) == ["invalid node topology data"]
+    found.remove(a_pod("other").obj())
+    found.now = 20
+    preemption = found.explain(important).preemption
+    assert [one.key for found in preemption.candidates.values() for one in found.victims] == victims
