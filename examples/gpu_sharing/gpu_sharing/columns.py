@@ -6,7 +6,6 @@ All pods read the same columns, so a node that changed is measured once, whoever
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import proxy
 
 import numpy as np
 
@@ -37,8 +36,7 @@ class Measures(NamedTuple):
 class FragmentColumns:
     def __init__(self, handle: Handle, typical: TypicalPods) -> None:
         self._devices = devices_of(handle)
-        # The devices know who follows them, and must not keep their cluster alive.
-        self._cluster = proxy(handle.cluster)
+        self._cluster = handle.cluster
         self._typical = typical
         self._known: Measures
         self._fragments: Ints

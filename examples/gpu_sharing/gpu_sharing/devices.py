@@ -9,7 +9,7 @@ costs all of them once.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
-from weakref import WeakKeyDictionary, WeakSet, proxy
+from weakref import WeakSet
 
 import numpy as np
 
@@ -28,14 +28,11 @@ if TYPE_CHECKING:
 
 #: The node's number of GPUs, among its allocatable resources.
 NODE_GPUS = PREFIX + "gpu-count"
-_devices: WeakKeyDictionary[Any, GpuDevices] = WeakKeyDictionary()
 
 
 def devices_of(handle: Handle) -> GpuDevices:
     """The GPUs of the handle's cluster."""
-    found = _devices.get(handle.cluster)
-    if found is None:
-        found = _devices[handle.cluster] = GpuDevices(handle.cluster)
+    found: GpuDevices = handle.shared("GPUs", GpuDevices)
     return found
 
 
@@ -46,8 +43,7 @@ class Follower(Protocol):
 
 class GpuDevices:
     def __init__(self, cluster: Any) -> None:
-        # It is a weak key of `_devices`.
-        self._cluster = proxy(cluster)
+        self._cluster = cluster
         #: GPUs of pods whose annotation has not come yet, or never does.
         self._held: Held = {}
         #: Columns that are worked out from these; they are told which rows changed.

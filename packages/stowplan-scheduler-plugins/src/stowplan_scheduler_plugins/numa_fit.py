@@ -34,7 +34,7 @@ def _is_host_level(resource: str) -> bool:
 
 
 def simulation_failed(error: Exception) -> Reason:
-    return Reason("EvictionUnknown", f"eviction simulation in NRT is not possible: {error}")
+    return Reason("EvictionUnknown", f"eviction simulation in NRT is not possible:{error}")
 
 
 def misaligned(wanted: Wanted, cells: Cells, impossible: Sequence[tuple[Mask, Reason]] = ()) -> Rejections | None:

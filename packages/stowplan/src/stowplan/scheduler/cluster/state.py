@@ -66,6 +66,8 @@ class ClusterState(PodsOnNodes):
         #: The lookup objects, with the pending writes of decisions that take several requests.
         self.in_flight = InFlightObjects(self.objects, settled)
         self.nominator = Nominator(self.pod_info)
+        #: By name; see `Handle.shared`.
+        self.kept_by_plugins: dict[str, Any] = {}
         #: Owners of related state register here to have it restored by transactions.
         self.transactions = Transactions()
         self._placements = Placements(self)

@@ -167,6 +167,13 @@ class Handle:
         view = Nodes(self.cluster)
         return [view.info(i) for i in view.positions()]
 
+    def shared(self, name: str, make: Callable[[ClusterState], Any]) -> Any:
+        """What the plugins of all profiles keep about this cluster under a name; made at its first use."""
+        kept = self.cluster.kept_by_plugins
+        if name not in kept:
+            kept[name] = make(self.cluster)
+        return kept[name]
+
     def register_participant(self, name: str, participant: Participant) -> None:
         """Include a plugin's state in cluster transactions (restored on undo) and in dumps."""
         if self._participants is None:
