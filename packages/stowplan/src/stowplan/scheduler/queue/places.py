@@ -89,6 +89,7 @@ class Places:
 
     def get(self, key: str) -> QueuedPod | None:
         found = self._queued.get(key)
+        # Of pods in entries, `_queued` has the entry alone.
         return self.members.get(key) if found is None and self.members else found
 
     def of_group(self, group: str) -> list[QueuedPod]:
@@ -116,6 +117,7 @@ class Places:
         """Unschedulable pods without a group, and groups."""
         if not self.has_entries:
             return self.unschedulable
+        # Each group once, in the order of their first pods, in which those that are overdue are requeued.
         return dict.fromkeys(queued if queued.entry is None else queued.entry for queued in self.unschedulable)
 
     # -- moves --------------------------------------------------------------------------------------------------------
@@ -159,11 +161,14 @@ class Places:
         self.active.in_a_row = active.in_a_row
         self.backoff = BackoffQueue(settings, sort_key=sort_key, now=self._now)
         self.backoff.next_check = backing_off.next_check
+        # Straight into the new heap: PreEnqueue is not asked again, and arrivals, which break ties, stay.
         for queued in sorted(active, key=lambda queued: queued.arrival):
             self.active.put(queued)
         for queued in self._queued.values():
             # Recomputed with the new settings.
             queued.backoff_expiration = None
+        # Through `requeue`, as some may be ready with a shorter backoff. Not `take_out`: the heaps that held them are
+        # gone.
         for queued in sorted(backing_off, key=lambda queued: queued.arrival):
             self._leave(queued)
             self.requeue(queued, Strategy.AFTER_BACKOFF, PROFILE_SWAPPED.label)
@@ -181,8 +186,10 @@ class Places:
             return False
         if queued.initial_attempt_timestamp is None:
             queued.initial_attempt_timestamp = self._now()
+        # Only once it is known not to be gated: a gated pod must not push another one of its name out.
         if queued.key in self._queued:
             self._make_way(queued, cause)
+        # First: the heap breaks ties by arrival.
         self._arrive(queued)
         self.active.put(queued)
         self.settle(queued, Place.ACTIVE, cause)
@@ -209,6 +216,7 @@ class Places:
         if self._minds_gated and queued.gated:
             queued.was_flushed = False
         present = self._queued.get(queued.key)
+        # It stays where it is and keeps its arrival; but another plugin may gate it, by which it is indexed.
         if present is queued:
             self.put_unschedulable(queued)
         elif present is not None and present.place is not Place.UNSCHEDULABLE:
@@ -222,6 +230,7 @@ class Places:
             pods = self._size(queued) if self.has_entries else 0
             self._metrics.entered("unschedulable", cause, pods, moved=came_from is not Strategy.SKIP)
         if self.times_out(queued):
+            # Only ever lowered here. When pods leave, it is too low, which costs a check in vain.
             self.oldest = min(self.oldest, queued.timestamp)
 
     def times_out(self, queued: QueuedPod) -> bool:
@@ -242,6 +251,7 @@ class Places:
             return self._group_is_gated(queued)
         plugin = queued.gating_plugin = self._gate.gating_plugin(queued)
         if plugin and plugin not in queued.unschedulable_plugins:
+            # `rejected_by` counts each rejecting plugin of a pod once, in whichever set it is.
             if plugin not in queued.pending_plugins:
                 self.rejected_by[plugin, queued.profile] += 1
             queued.unschedulable_plugins.add(plugin)
@@ -250,6 +260,7 @@ class Places:
     def _group_is_gated(self, group: QueuedGroup) -> bool:
         """Run PreEnqueue for the group's pods, up to the first that it keeps out: it has to be let in in any case."""
         known = group.gated_by
+        # The pod that gated it comes first: mostly it still does, and no other has to be asked.
         for member in (*(() if known is None else (known,)), *group.members.values()):
             if self._is_gated(member):
                 group.gated_by, group.gating_plugin = member, member.gating_plugin
@@ -260,6 +271,7 @@ class Places:
     def joined(self, group: QueuedGroup, member: QueuedPod, cause: str) -> None:
         """A pod has joined a waiting group."""
         place = group.place
+        # If it does not stay, the move has recorded the place of all its pods, this one included.
         if place is not Place.UNSCHEDULABLE and not self._stays(group, member, cause):
             return
         self._follow(member, group, cause)
@@ -273,6 +285,7 @@ class Places:
         if group.place is not Place.UNSCHEDULABLE:
             self._stays(group, next(iter(group.members.values())), cause)
             return
+        # First: the pod is no longer in the group, so `take_out` of the group would not find it.
         self.unschedulable.discard(member.key)
         if group.gated_by is None:
             # It may be let in now. Upstream waits for an event or the timeout.
@@ -289,6 +302,7 @@ class Places:
             group.gated_by, group.gating_plugin = asked, asked.gating_plugin
             self._move_to_unschedulable(group, cause, None)
             return False
+        # The backoff may be over before the check that would end it is due.
         if group.place is not Place.ACTIVE and not self.backoff.is_backing_off(group):
             self.take_out(group)
             self.move_to_active(group, cause, Strategy.AFTER_BACKOFF)
@@ -304,6 +318,7 @@ class Places:
 
     def take_out(self, queued: QueuedPod) -> None:
         """Remove a waiting pod from its place."""
+        # `place` is not changed here: it tells which index has the pod, and is set when the pod is somewhere else.
         self._leave(queued)
         if queued.place is Place.UNSCHEDULABLE:
             for pod in pods_of(queued):
@@ -317,6 +332,7 @@ class Places:
             self.unschedulable.put(queued)
             return
         for pod in queued.members.values():
+            # First: the index of unschedulable pods is by what rejects them, and counts the gated ones.
             pod.gating_plugin = queued.gating_plugin
             self.unschedulable.put(pod)
 
@@ -386,6 +402,7 @@ class Places:
         present = self._queued.get(queued.key)
         if present is not None:
             self.take_out(present)
+            # A predecessor of its name, of which no other event will tell.
             if present is not queued:
                 self.settle(present, Place.GONE, cause)
 
@@ -403,6 +420,7 @@ class Places:
         if queued.pod.pod.spec.scheduling_group is None or self.has_entries:
             return
         group = group_key(queued.pod.pod)
+        # Under the group that the pod names now: whoever changes the pod takes it out first (`renew`).
         members = self._members[group]
         del members[queued.key]
         if not members:
@@ -412,6 +430,7 @@ class Places:
 
     def restore(self, queued: QueuedPod) -> None:
         """Restore a pod to its place; to be called in the order of each place."""
+        # Not `_arrive`: it has its arrival from the dump.
         self._enter(queued)
         self.refresh(queued)
 
@@ -509,6 +528,7 @@ class Gate:
             status = call(plugin.pre_enqueue, queued.pod, times=times, at=("PreEnqueue", plugin))
             if status is not None and status.code != Code.Success:
                 if status.code == Code.Error:
+                    # Gates the pod all the same: only a success lets it in.
                     self._report(plugin, queued, status)
                 else:
                     _log_gated(plugin, queued, status)
@@ -550,6 +570,7 @@ class Nominations:
         """Take over a changed pod; a nomination in memory stays unless the old or the new status has one."""
         node_name = self._nominator.node_of(info.uid)
         old_uid = old.metadata.uid or info.key
+        # Another pod of the same name: nothing else removes the nomination of its predecessor.
         if old_uid != info.uid:
             self._nominator.delete(old_uid)
         if not old.status.nominated_node_name and not info.pod.status.nominated_node_name:

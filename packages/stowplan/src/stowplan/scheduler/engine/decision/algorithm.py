@@ -84,6 +84,7 @@ class SchedulingAlgorithm:
 
     def forget(self) -> None:
         """Drop all shared results, because the set of active plugins changed."""
+        # Both: evaluations hold columns of the second, with results of plugins that may be off now.
         self._evaluations.clear()
         self._columns = {name: SharedColumns(framework) for name, framework in self.frameworks.items()}
 
@@ -105,6 +106,7 @@ class SchedulingAlgorithm:
         # A search that ends early moves where the next pod's starts, and extenders are asked for each pod.
         if not nodes or framework.handle.extenders() or self.sampling.stops_early(framework, listed=listed):
             return []
+        # A nominated node wins without scoring, so that this pod is not decided as its equals are.
         if any(self.row_tried_first(pod) is not None for pod in pods):
             return []
         started = framework.now()
@@ -113,10 +115,12 @@ class SchedulingAlgorithm:
         outcome = evaluation.filter(pods[0], within=rows)
         if outcome.error is not None or outcome.diagnosis is not None:
             return []
+        # Directly after `filter`, on whose state in the evaluation it builds.
         batch = evaluation.batch_placement(pods[0], outcome.feasible, {pod.shape: None for pod in pods}.keys())
         if batch is None:
             return []
         picks, names = batch.picks(len(pods), self._draw), self.cluster.table.names
+        # As that many searches would have. With all nodes, each is a whole round and ends where it began.
         if outcome.seen < nodes:
             self.sampling.advance(outcome.seen * len(picks), listed=listed)
         if framework.metrics is not None:
@@ -124,6 +128,7 @@ class SchedulingAlgorithm:
             framework.metrics.decided_together(len(picks), seconds, scored=scored, reused=outcome.reused)
         return [
             Decision(pod, names[row], state=batch.state, evaluated=batch.seen, feasible=feasible)
+            # Fewer picks than pods: for the others, the next one is unknown, or there is no node left.
             for pod, (row, feasible) in zip(pods, picks, strict=False)
         ]
 
@@ -158,6 +163,7 @@ class SchedulingAlgorithm:
         # Last: once some were told, nothing but a plugin that raises may refuse.
         if not _notified(answers, pods):
             return []
+        # As the searches for these pods would have moved the start.
         listed = None if within is None else len(within.rows)
         if outcome.seen < (self.cluster.table.count if listed is None else listed):
             self.sampling.advance(outcome.seen * len(pods), listed=listed)
@@ -183,6 +189,8 @@ class SchedulingAlgorithm:
         # Samples examine other nodes each time. A timed attempt is about the calls, of which reuse has none.
         if self.sampling.stops_early(framework) or (metrics is not None and metrics.sample is not None):
             return None
+        # A placement exists only if nothing but its own pods has changed the cluster (`RunOfPods.begin`), so that no
+        # column has to be read.
         started, placement = framework.now(), self.run.placement
         if placement is not None:
             return self._ahead(framework, placement, pod, started, preparing=0.0, hint=seconds)
@@ -200,6 +208,7 @@ class SchedulingAlgorithm:
             took = framework.now() - started
             metrics.decided_again(took, preparing=evaluation.preparing, hint=seconds, scored=results.scored)
         if not results.scored:
+            # The filters' results hold, and only the scores could not be updated.
             found = Found(results.feasible, results.feasible_count, results.seen)
             return self.choose(framework, evaluation, results.state, pod, found)
         best = evaluation.best()
@@ -223,6 +232,7 @@ class SchedulingAlgorithm:
         if framework.metrics is not None:
             took = framework.now() - started
             framework.metrics.decided_again(took, preparing=preparing, hint=hint, scored=True)
+        # Drawn for each pod in its turn, so that random numbers are used in the same order as without the placement.
         name = self.cluster.table.names[placement.pick(self._draw)]
         return Decision(pod, name, state=placement.state, evaluated=seen, feasible=count)
 
@@ -264,6 +274,7 @@ class SchedulingAlgorithm:
             # Plugins that judge nodes one by one rejected all of them: now the reasons are needed.
             preparing = outcome.preparing
             outcome = evaluation.filter(pod, within=within)
+            # PreFilter may have run twice for this attempt.
             outcome.preparing += preparing
             found = self._found(framework, evaluation, outcome, pod, tried, listed, early=early)
         return outcome, found
@@ -289,6 +300,7 @@ class SchedulingAlgorithm:
                 only = np.zeros(len(feasible), np.bool_)
                 only[tried] = True
                 return Found(only, 1, 1)
+            # Before the advance below: this search advances the start itself.
             if early:
                 return self.sampling.search(
                     framework,
@@ -314,6 +326,7 @@ class SchedulingAlgorithm:
             if scored.error is not None:
                 return Decision(pod, status=scored.error, state=state)
             row = self.best(scored.ranked)
+        # By name from here on: in a later step, the row may be another node's.
         name = self.cluster.table.names[row]
         return Decision(pod, name, state=state, evaluated=found.evaluated, feasible=found.feasible_count)
 
@@ -333,6 +346,7 @@ class SchedulingAlgorithm:
 
     def row_tried_first(self, pod: PodInfo, rows: Rows | None = None) -> int | None:
         """The row of the pod's nominated node, if it is considered: it wins without scoring if it is feasible."""
+        # Memory first: the write of the status may be under way.
         name = self.cluster.nominator.node_of(pod.uid) or pod.pod.status.nominated_node_name
         row = self.cluster.table.row_of.get(name) if name else None
         return None if row is None or (rows is not None and row not in rows) else row
@@ -340,6 +354,7 @@ class SchedulingAlgorithm:
     @staticmethod
     def filtered(framework: Framework, pod: PodInfo) -> tuple[Evaluation, FilterResult]:
         """The filters' results for every node, for a question."""
+        # One of its own, as a question must not leave anything behind: no shared columns, no metrics.
         evaluation = Evaluation(framework, asking=True, reusable=False)
         return evaluation, evaluation.filter(pod)
 
@@ -356,6 +371,7 @@ class SchedulingAlgorithm:
             # Of pods with this signature alone: what a plugin reads beyond the template is in it.
             found = self._evaluations[key] = Evaluation(framework, self._columns[framework.profile_name])
             if len(self._evaluations) > self._most_evaluations():
+                # The least recently used one, and never the new one: at least `_MIN_EVALUATIONS` are kept.
                 self._evaluations.popitem(last=False)
         else:
             self._evaluations.move_to_end(key)
@@ -382,11 +398,13 @@ class SchedulingAlgorithm:
         return int(equal[self._draw(len(equal))])
 
     def _draw(self, ways: int) -> int:
+        # No draw without a choice: whether results were reused or not, the next pod must get the same random number.
         return 0 if self._random is None or ways == 1 else self._random.randrange(ways)
 
 
 def _notified(answers: Sequence[tuple[PostFilterPlugin, PostFilterResult]], pods: Sequence[PodInfo]) -> bool:
     """Notify PostFilter plugins that these pods got their results, too; False if one raises."""
+    # Lazy: after a plugin that raises, no further one is notified, as each pod is then tried by itself.
     told = (
         call(plugin.repeated, result, pods, check=None, failed=Raised, at=("Repeated", plugin))
         for plugin, result in answers

@@ -93,6 +93,7 @@ class BatchPlacement:
         #: The totals of the scores that do not depend on pods of other nodes; `INFEASIBLE` without room for a pod.
         sums = start.scored.sums
         by_sums = np.zeros(len(rows), np.int64) if sums is None else sums.values.take(rows)
+        # A copy, because without scores the sum is its start, and the totals are written to.
         self._totals: Ints = sum([score.weighted.take(rows) for score in scores], by_sums.copy())
         #: The part of these that does not depend on the pods of a place, either.
         self._fixed: Ints = self._totals - by_sums
@@ -192,6 +193,7 @@ class BatchPlacement:
                 return False
             classes, domains_moved = counted
             cell, feasible_moved = self._cell_with(before, classes), feasible_moved or domains_moved
+        # With its old total, by which `_leave` tells whether the cell has lost its best place.
         self._leave(place, before)
         if worth != INFEASIBLE:
             self._enter(place, cell, self._fixed.item(place) + worth)
@@ -214,6 +216,7 @@ class BatchPlacement:
         added = max(1, min(_AT_ONCE // len(places), _MOST_LEVELS))
         missing = self._known.take(places) + 1
         if start.placed:
+            # The cluster has these pods already, so only those beyond them are hypothetical.
             missing -= self._level.take(places)
         nodes = self._hypothetical(np.repeat(places, added), np.add.outer(missing, np.arange(added)).ravel())
         refused = np.zeros(len(nodes), np.bool_)
@@ -235,6 +238,7 @@ class BatchPlacement:
                 return False
             worth = worth + raw * score.weight
         worth = np.where(refused, INFEASIBLE, worth)
+        # Before `_worth` and `_known` grow: the new levels of a place lie in a row from here.
         self._base[places] = len(self._worth) + np.arange(len(places)) * added - self._known.take(places) - 1
         self._known[places] += added
         self._worth += worth.tolist()

@@ -264,6 +264,8 @@ class SumColumn(Column):
         weights, parts, total = self.framework.weights, {}, None
         for plugin, raw in zip(self.plugins, raws, strict=True):
             weight = weights.get(plugin.name, 1)
+            # With a single plugin of weight 1, the column has the array that the plugin returned: it is copied before
+            # it is written (`patched`).
             part = parts[plugin.name] = raw if weight == 1 else raw * weight
             total = part if total is None else total + part
         if nodes.rows is None:
@@ -293,6 +295,7 @@ class RowStates:
     def since(self, position: int) -> tuple[list[int], list[int]] | None:
         """The rows that changed since a position, and their states as numbers; None: unknown, or more than a few."""
         changes = self._cluster.changes
+        # These identify an answer for good: numbers are not used again after a transaction that was undone.
         asked = position, changes.position
         if asked != self._asked or self._generation != self._cluster.table.generation:
             rows = changes.since(position)
@@ -321,6 +324,7 @@ class RowStates:
         if found is not None:
             return found
         if len(self._numbers) > _MAX_STATES:
+            # Equal states get other numbers from now on, so that columns ask for them once more.
             self._numbers.clear()
         sums = self._cluster.table.sums(row)
         found = self._numbers.get(sums)
@@ -353,6 +357,7 @@ class SharedColumns:
         if not isinstance(found, kind):
             # Who says what counts of a pod says that only sums count of a node; by default, any of its fields may.
             alike = all(type(one).aggregate_key is not Plugin.aggregate_key for one in plugins)
+            # Also in `found`: until the caller holds it, nothing else keeps the column alive in a weak mapping.
             found = self._columns[key] = kind(self._framework, plugins, True, states=self._states, alike=alike)
         return found
 

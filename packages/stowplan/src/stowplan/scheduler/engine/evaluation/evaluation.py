@@ -109,6 +109,7 @@ class Evaluation:
         If scores cannot be updated, they are left to `score`.
         """
         filtering, scoring = self._filtering, self._scoring
+        # Nominated pods take a second pass of the filters, of which the fold knows nothing.
         if self._cluster.nominator or not filtering.declared or not filtering.judged_all:
             return None
         filtering.begin()
@@ -155,6 +156,7 @@ class Evaluation:
         if self._refusal is None or self._refusal[0] != self._stamp(pod):
             return None
         known = self._refusal[1]
+        # Another object: the caller sets what belongs to this pod (`reused`, `preparing`).
         return FilterResult(
             known.state, None, known.feasible, known.examined, known.seen, known.diagnosis, known.refused
         )
@@ -218,6 +220,7 @@ class Evaluation:
         refused = self._nominated.refused(filtering.state, pod, filtering.examined)
         if isinstance(refused, Status) or not refused:
             return filtering.feasible, refused
+        # A copy: the fold compares the next pod's results with its own array, and nominations are not in it.
         feasible = filtering.feasible.copy()
         feasible[list(refused)] = False
         return feasible, refused

@@ -59,6 +59,7 @@ class NominatedNodes:
         else:
             rows |= self._own | ({own} if own is not None else set())
             for row in rows:
+                # Only refusals are stored below: without this, a row that fits by now would keep its last one.
                 self._refused.pop(row, None)
             names = [name for row in rows if (name := cluster.table.names[row])]
             failed = self._judge(state, pod, nominated.nominated_ahead(cluster, pod, names), examined)
@@ -67,18 +68,21 @@ class NominatedNodes:
         self._own = {own} if own is not None else set()
         self._stamp, self._examined = stamp, examined
         self._position, self._version = cluster.changes.position, cluster.nominator.version
+        # A copy, as results of rejected pods are kept, and this dict is updated for the next pod.
         return self._refused.copy()
 
     def _stale(self) -> set[int] | None:
         """Rows whose verdict may have changed; None for all."""
         rows = self._cluster.changes.since(self._position)
         names = self._cluster.nominator.changed_since(self._version)
+        # The logs do not reach back so far, or the numbers are of a transaction that was undone.
         if rows is None or names is None:
             return None
         return {*rows, *self._rows_of(names)}
 
     def _rows_of(self, names: Iterable[str]) -> Iterable[int]:
         row_of = self._cluster.table.row_of
+        # A nomination may be to a node that does not exist (yet).
         return (row_of[name] for name in names if name in row_of)
 
     def _row_by_row(self, state: CycleState) -> bool:

@@ -116,13 +116,17 @@ class Sampling:
                 return answer
             picked += chunk[answer].tolist()
             tried_places += len(chunk)
+        # More may have passed than are wanted, as nodes are asked about in chunks; the search ends before these.
         found = self._found(rows, picked[:wanted], enough=len(picked) >= wanted, tried=tried)
+        # With no node, the search is repeated for its reasons (`SchedulingAlgorithm._search`), and that one advances
+        # the start.
         if picked:
             self.advance(found.evaluated, listed=listed)
         return found
 
     def _found(self, rows: Rows, picked: list[int], *, enough: bool, tried: int | None) -> Found:
         seen = picked[-1] + 1 if enough else len(rows)
+        # The nominated node was checked in any case: it counts, too, if the search ended before it.
         beyond = tried is not None and bool((rows[seen:] == tried).any())
         chosen = np.zeros(self._table.n, np.bool_)
         chosen[rows[picked]] = True
@@ -131,5 +135,6 @@ class Sampling:
     def _in_order(self, examined: Mask) -> Rows:
         rows = self._table.order.rows
         rows = rows[examined[rows]]
+        # It may have been set with more nodes, or with those of another placement.
         start = self.start % max(1, len(rows))
         return np.concatenate((rows[start:], rows[:start]))

@@ -86,6 +86,8 @@ class Score(PlainStruct, eq=False):
             if feasible.item(row):
                 if not low <= value <= high:
                     return False
+            # A row that leaves with an extreme score may have been the last to have it; if all scores are equal,
+            # another one has.
             elif low != high and not low < value < high:
                 return False
         return True
@@ -119,6 +121,7 @@ class Scored(PlainStruct, eq=False):
         found, sums = {name: part.weighted for name, part in self.parts.items()}, self.sums
         if sums is not None:
             framework = sums.framework
+            # The parts are those of the last call for all rows; of rows patched since, only the sum is known.
             if not sums.patched or sums.rerun(self.state, self.pod, Nodes(framework.handle.cluster)) is None:
                 found |= sums.parts
             found = {plugin.name: found[plugin.name] for plugin in framework.score if plugin.name in found}
@@ -154,6 +157,7 @@ class Scoring(Fold[PreScorePlugin]):
         """Score all rows, or update the scores."""
         self._ended_early, self._preparing = False, 0.0
         failed = None if self.refresh(state, pod, feasible) else self.run(state, pod, feasible)
+        # Not copies: for the next pod, `ranked` and the columns are updated in place.
         return Scored(state, pod, failed, self._ended_early, self._preparing, self.ranked, self._sums, self._scores)
 
     # -- full run ------------------------------------------------------------------------------------------------------
@@ -325,6 +329,7 @@ class Scoring(Fold[PreScorePlugin]):
         }
         weighted = [known[name].weighted for name in self._scores if name in known]
         self._others = sum(weighted, np.zeros(self._cluster.table.n, np.int64))
+        # As for the filters: the rows in the log do not say what changed.
         self._position = -1
         self._regard_declarations()
 

@@ -76,10 +76,12 @@ class VictimEvictions:
 
     def enqueue(self, preemption: PlanRecord, victims: Iterable[PodInfo]) -> None:
         self._waiting.extend(VictimRecord(self, preemption, victim) for victim in victims)
+        # Not at once: a plan's last victim is enqueued from within `_over` of another one, which is not complete yet.
         self._outbox.at_step_end(self)
 
     def on_wake(self) -> None:
         """Start the next evictions in line."""
+        # Both are read anew in each round: an eviction that is over at once frees its slot.
         while self._waiting and len(self._at_work) < MAX_CONCURRENT_EVICTIONS:
             # At work before it begins, as it may be over within the call.
             eviction = self._waiting.popleft()
@@ -100,6 +102,7 @@ class VictimEvictions:
     def _over(self, eviction: VictimRecord, result: Result | None) -> None:
         """The victim was evicted, or spared (None)."""
         preemption = eviction.preemption
+        # Off the list before the plan is told: it may be over by this, and nothing of it may be left here.
         eviction.stage = EvictionStage.OVER
         del self._at_work[eviction]
         self._metrics.eviction_ended(preemption.plugin)
@@ -122,18 +125,22 @@ class VictimEvictions:
             log_reprieved(preemption.preemptor, victim)
             self._over(eviction, Result.LEAVING)
         elif self._reject_binding(preemption, victim):
+            # Before anything is written: a pod that is not bound yet only loses its reservation, and is not deleted.
             self._record(preemption, here.pod, Result.BINDING_REJECTED)
             self._over(eviction, Result.BINDING_REJECTED)
         elif self._is_refused(victim):
             # By its gang, or for another preemptor: it only holds its room until its binding has ended.
             self._over(eviction, Result.BINDING_REJECTED)
         else:
+            # Before the write, which may end within the call.
             eviction.stage, eviction.pod = EvictionStage.ANNOUNCING, here.pod
             condition = disruption_target(preemption.preemptor, here.pod)
             self._statuses.patch(here.pod, eviction, condition=condition)
 
     def _stop_if_unwanted(self, preemption: PlanRecord) -> bool:
         """Stop the plan if its room is no longer needed; return whether it is stopped."""
+        # Once stopped, a plan stays stopped, even if its room is needed again: victims were spared, so the room that it
+        # was to make would not be enough.
         preemption.stopped = preemption.stopped or preemption.superseded
         if not preemption.stopped:
             preemption.stopped = not preemption.preemptor.needs_room(self._state)
@@ -144,6 +151,8 @@ class VictimEvictions:
         keys = {"preemptorType": preemption.preemptor.type, "preemptor": preemption.preemptor}
         waiting = self._context.waiting_pods.get(victim.uid)
         if waiting is not None:
+            # False if it was decided before. A pod that was refused then is left to `_is_refused`; one that was allowed
+            # is going to be bound, so it is deleted like a bound pod.
             rejected = waiting.preempt(preemption.plugin, PREEMPTED)
             if rejected:
                 text = "Preemptor preempted a waiting pod"
@@ -166,6 +175,7 @@ class VictimEvictions:
         return waiting is not None and waiting.is_refused
 
     def condition_written(self, eviction: VictimRecord, failed: Exception | None) -> None:
+        # Only noted: the caller may be `patch` itself, or in the midst of a change of the cluster.
         eviction.failed = failed
         self._outbox.at_step_end(eviction)
 
@@ -175,6 +185,7 @@ class VictimEvictions:
             self._gone(eviction)
         elif eviction.failed is not None:
             self._fail(eviction, eviction.failed)
+        # Asked again: the preemptor may have gone, or found room, while the status was written.
         elif self._stop_if_unwanted(eviction.preemption):
             self._over(eviction, None)
         else:
@@ -187,6 +198,7 @@ class VictimEvictions:
         eviction.number = self._outbox.ask(request, eviction)
 
     def answered(self, eviction: VictimRecord, outcome: Outcome) -> None:
+        # Before the answer is handled, which may ask the next thing and set another number.
         eviction.number = 0
         if eviction.stage is EvictionStage.DELETING:
             self._deletion_ended(eviction, outcome)
@@ -214,8 +226,11 @@ class VictimEvictions:
         if not isinstance(outcome, Done) and not isinstance(outcome.error, NotFound):
             self._fail(eviction, outcome.error)
         elif isinstance(outcome, Done) and _is_there(eviction.known_pod, outcome.value):
+            # Still there: the deletion was refused, or has not arrived.
             self._fail(eviction, doubt.error)
         elif isinstance(doubt, Unknown):
+            # Gone after a request without an answer: by this request as far as anybody can tell, so the pod gets its
+            # event.
             self._deleted(eviction)
         else:
             self._gone(eviction)

@@ -90,15 +90,18 @@ class GroupCycle:
         tried = []
         for queued in members:
             if self._cycle.skip_pod_schedule(framework, queued.pod):
+                # It was popped with the others: left in flight, it would hold the record of events for ever.
                 self._queue.done(queued.pod.uid)
             else:
                 tried.append(queued)
         if not tried:
+            # Nothing failed: pods that came meanwhile are tried without a backoff.
             self._queue.end_trial(group, TrialEnd.SCHEDULED)
             return
         if framework.metrics is not None and framework.metrics.traced:
             framework.metrics.parts = []
         steps = self._decide(framework, group, tried, started)
+        # May call `finish` before it returns, or keep the trial until it has what it waits for.
         self._suspended.begin_group(self, framework, group, tried, steps, started=started)
 
     def _decide(
@@ -107,6 +110,8 @@ class GroupCycle:
         """Try the group, and look for pods to evict if it does not fit."""
         for _ in range(MAX_TRIES):
             trial = yield from self._trials.run(framework, group, tried)
+            # The trial is undone by now. Its pods are placed by `finish`, in the step in which these steps end, so that
+            # nothing comes in between.
             self._metrics.decided(started)
             try:
                 if self._preemption is not None:
@@ -115,10 +120,12 @@ class GroupCycle:
             except ClusterChangedError:
                 continue
             return trial
+        # Others were faster each time. An error, so that the group returns after its backoff without an event.
         return self._failed(group, error(GIVEN_UP))
 
     def _failed(self, group: str, status: Status) -> GroupTrial:
         """The trial of a group, or of a tree, that failed as a whole."""
+        # A tree's pods get their results by leaf (`by_group`): without these, none of them would return to the queue.
         leaves = self._state.group_trees.leaves(group) if is_composite(group) else ()
         return GroupTrial(status, members={leaf: GroupTrial(status) for leaf in leaves})
 
@@ -131,24 +138,29 @@ class GroupCycle:
             self._evictions.carry_out(trial.plan, framework.handle.event_recorder)
         for leaf, result in trial.by_group(group).items():
             pods = [queued for queued in tried if group_key(queued.pod.pod) == leaf] if trial.members else tried
+            # Not `refused or …`, which would leave the pods of further groups in flight.
             refused |= self._submit(framework, pods, result, started)
             self._log(leaf, len(pods), result)
             record_trial(self._stories, leaf, result)
             self._statuses.write(leaf, result.status)
         self._metrics.ended(trial, profile=framework.profile_name, started=started)
+        # Last: pods that return before it are set aside, and come back together as one entry.
         # If the rest was refused by Reserve or Permit, it would be again.
         self._queue.end_trial(group, TrialEnd.REJECTED if refused else _end_of(trial.status))
 
     def fail(self, cycle: SuspendableCycle, cause: BaseException) -> None:
         """The trial ended with an unexpected exception; only this attempt fails."""
         _log.error(cause, "the trial of a pod group failed", trace=True, podGroup=cycle.group)
+        # As after any trial, because every pod has to return to the queue.
         self.finish(cycle, self._failed(cycle.group, raised(cause)))
 
     def _pods_to_try(self, group: str, popped: QueuedPod) -> list[QueuedPod]:
         """The pods to try, including the popped one, in order."""
         if isinstance(popped, QueuedGroup):
+            # As of the pop. Pods that come during the trial wait for its end.
             return sorted(popped.members.values(), key=_order)
         others = (info for info in self._state.pod_groups.unscheduled(group) if info.key != popped.pod.key)
+        # Also pods in backoff and unschedulable ones: `pop_specific` activates them. Those that are gated stay.
         members = [popped, *(queued for info in others if (queued := self._queue.pop_specific(info)) is not None)]
         return sorted(members, key=_order_by_first_attempt)
 
@@ -160,8 +172,10 @@ class GroupCycle:
             return framework
         text = text or f'profile not found for scheduler name "{scheduler_name_of(members[0].pod.pod)}"'
         for queued in members:
+            # Each with its own profile: the pods of an invalid group need not have the same.
             own = self._trials.algorithm.framework_for(queued.pod)
             if own is None:
+                # A pod of another scheduler: its failure is not ours to report.
                 self._queue.done(queued.pod.uid)
             else:
                 if own.metrics is not None and own.metrics.traced:
@@ -170,6 +184,7 @@ class GroupCycle:
         if self._features.emulated_version >= V1_37 and self._state.group_trees.get(group) is not None:
             for leaf in self._state.group_trees.leaves(group):
                 self._statuses.write(leaf, error(text))
+        # As in `finish`, after all of its pods have returned.
         self._queue.end_trial(group, TrialEnd.FAILED)
         return None
 
@@ -182,8 +197,10 @@ class GroupCycle:
         for queued in members:
             pod = tried.get(queued.pod.uid)
             if framework.metrics is not None and framework.metrics.traced:
+                # The framework's list is that of the pod that was tried last.
                 framework.metrics.parts = [] if pod is None or pod.parts is None else pod.parts
             if pod is not None:
+                # What was decided on trial, also if the pod fails below because others of its group do.
                 self._cycle.record(framework, queued, pod.decision, started=started)
             outcome: Attempt | Failure | None = self._outcome(trial, queued, pod)
             # On the real cluster now, where the pods before it are: each of these may still be refused.
@@ -224,14 +241,18 @@ def _outcome_by_feasibility(trial: GroupTrial, queued: QueuedPod, pod: TriedPod 
     """Since 1.37. `pod`: None if it was not tried."""
     own = None if pod is None else _own_failure(pod)
     if trial.status.code == Code.Error:
+        # A trial that ended with an error says nothing of the pods after it: all are retried as after an error.
         return _failure_of_group(trial, own or Failure(status=trial.status))
     if own is not None or pod is None:
+        # A pod that was not tried keeps its nomination (None): nothing is known against it.
         own = own or Failure(status=trial.before_preemption or trial.status, nominated_node_name=None)
+        # Preemption for the group was decided after the pod, so its nomination wins.
         nominated = trial.nominations.get(queued.pod.uid, own.nominated_node_name)
         return msgspec.structs.replace(own, nominated_node_name=nominated)
     if trial.status.code == Code.Success:
         return None
     if trial.waiting:
+        # It fits, but waits for the others' victims: without a nomination, lesser pods could take its node.
         return Failure(status=trial.status, nominated_node_name=trial.nominations.get(queued.pod.uid))
     return Failure(status=rejected(trial.status.message))
 
@@ -257,6 +278,7 @@ def _failure_of_group(
 ) -> Failure:
     """The failure of a pod without a node: its own if it explains the result, otherwise the group's."""
     if trial.status.code == Code.Error:
+        # An error of its own says more than that of the group, and may be the cause of it.
         return own if own.status.code == Code.Error else Failure(status=trial.status, plan=own.plan)
     if needs_preemption and trial.status.rejected and not trial.waiting:
         # Its victims are evicted, but it is not nominated to the node.
@@ -267,6 +289,7 @@ def _failure_of_group(
 def _held_back(wait: Status | None) -> Status:
     """The status of a pod that fits, in a group that cannot be scheduled."""
     reasons = () if wait is None else wait.shown_reasons
+    # `FailureHandler` recognizes the error by its text, and logs a pod of a group instead of a failure.
     return Status(Code.Unschedulable, tuple(reasons), error=RuntimeError(GROUP_UNSCHEDULABLE))
 
 

@@ -58,6 +58,7 @@ class GroupPreemption:
         Raises ClusterChangedError if the group has to be retried.
         """
         plugins = self._plugins(framework)
+        # An Error does not say that room is lacking: pods could be evicted in vain.
         if trial.status.code != Code.Unschedulable or (self._keeps_nodes and not plugins):
             return
         metrics = framework.metrics if self._keeps_nodes else None
@@ -69,6 +70,7 @@ class GroupPreemption:
                 found = steps
             else:
                 found = yield from self._search(framework, group, pods, *steps)
+            # Earlier plugins' reasons help to explain a rejection; a success or an error stands alone.
             if refused and found.status.rejected:
                 found = replace(found, status=Status(found.status.code, (*refused, *found.status.reasons)))
             if found.status.code != Code.Unschedulable:
@@ -119,13 +121,18 @@ class GroupPreemption:
         removed = RemovedPods(self._state, self._sampling)
         status: Status | None = None
         first: GroupTrial | None = None
+        # Only opens the transaction, as nothing is proposed yet. Without it, `set_to` would remove the first proposal
+        # from the real cluster.
         removed.remove_again()
         try:
             while not isinstance(without := resume(steps, status, at), Ended | Raised):
                 removed.set_to(without)
                 if first is not None and self._keeps_nodes:
+                    # Not tried anew: the nominations name the nodes of the first trial, so the final victims must suit
+                    # these.
                     status = SUCCESS if self._trials.still_fits(framework, first) else rejected()
                     continue
+                # While this waits, the victims are back on their nodes (`removed`): other steps see the real cluster.
                 first = yield from self._trials.run(framework, group, pods, run_post_filter=False, removed=removed)
                 status = first.status
         # Closed before the pods are back: the plugin's `finally` blocks see the cluster that they were given.
@@ -150,11 +157,13 @@ class GroupPreemption:
         Raises ClusterChangedError if the group fits without evictions by now, or not even with these. Extenders are not
         called again.
         """
+        # One that has left freed its room already; the group may not need the others any more.
         if any(self._state.placed(victim.uid) is None for victim in victims):
             raise ClusterChangedError
         start, removed = self._sampling.start, RemovedPods(self._state, self._sampling)
         removed.remove_again()
         try:
+            # First with all pods on their nodes: a group that fits by now must not evict any.
             if self._fits_now(framework, group, pods):
                 raise ClusterChangedError
             removed.set_to(victims)
@@ -167,6 +176,8 @@ class GroupPreemption:
 
     def _fits_now(self, framework: Framework, group: str, pods: Sequence[QueuedPod]) -> bool:
         with framework.without_extenders():
+            # Nothing is left to wait for but portions of long work, which are done in a row: this step sees one
+            # cluster.
             steps = self._trials.run(framework, group, pods, run_post_filter=False)
             return run_at_once(steps, max_portions=MAX_PORTIONS * len(pods)).status.code == Code.Success
 
@@ -179,17 +190,21 @@ class GroupPreemption:
     def _store_in(self, trial: GroupTrial, found: PodGroupPostFilterResult) -> None:
         status, own = found.status, trial.status
         if status.code == Code.Error:
+            # Whether evictions help is unknown: the group is retried as after any error, and must not count as waiting.
             trial.status, trial.waiting = status, False
             return
         succeeded = status.code == Code.Success
         if succeeded:
+            # The status stays a rejection: the nodes are full until the victims have left.
             trial.waiting, trial.plan = True, found.plan
         if not self._keeps_nodes:
+            # Nodes are left to the trial: until 1.36, each pod is nominated to where it was placed.
             if not succeeded:
                 trial.status = Status(own.code, (*own.reasons, status.message), error=own.error)
             return
         trial.nominations = found.nominations or {} if succeeded else {}
         if status.message:
+            # For pods that were not tried: they report the rejection alone.
             trial.before_preemption = own
             trial.status = Status(own.code, (*own.reasons, status.message), error=own.error)
 
@@ -214,6 +229,7 @@ class RemovedPods:
         wanted = {info.uid: None for info in pods}
         for uid in [uid for uid in self._off if uid not in wanted]:
             info, assumed_on = self._off.pop(uid)
+            # Back as what it was: the object of an assumed pod names no node, so it cannot be added as a bound pod.
             if assumed_on:
                 state.assume(info, assumed_on)
             else:
@@ -234,6 +250,8 @@ class RemovedPods:
 
     def put_back(self) -> None:
         """Undo everything. Idempotent."""
+        # Cleared before the rollback: a trial that waits and the search's `finally` both get here, and if a waiting
+        # search is aborted, one after the other.
         transaction, self._transaction = self._transaction, None
         if transaction is not None:
             # As after a trial, searches continue after the nodes of the last one.
@@ -264,7 +282,9 @@ def _only_take_room(framework: Framework, trial: GroupTrial) -> bool:
     states = [tried.decision.state for tried in trial.pods]
     if len(signatures) != 1 or None in signatures:
         return False
+    # A decision without a state does not say which plugins skipped the pod: none counts as skipped.
     skipped = set.intersection(*(set() if state is None else state.skip_filter for state in states))
+    # `reads` is about Filter and Score only: in Reserve and Permit, such a plugin may look at any pod.
     in_reserve = {*framework.reserve, *framework.permit}
     return all(
         plugin.name in skipped

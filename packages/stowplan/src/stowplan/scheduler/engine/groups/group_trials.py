@@ -295,6 +295,7 @@ class PlacementTrials:
             self._final = trial
             return False
         self._trials.append((placement, trial))
+        # A success without a placed pod says only that enough of the group had nodes before.
         taken = placement is self._nominated and trial.status.code == Code.Success
         return not (taken and any(pod.placed for pod in trial.pods))
 
@@ -333,6 +334,7 @@ def best_placement(
     most = max(score.total for score in scores)
     best = [i for i, score in enumerate(scores) if score.total == most]
     random = framework.handle.random
+    # No draw without a tie, as for nodes: what is drawn later must not depend on it.
     return best[random.randrange(len(best)) if random is not None and len(best) > 1 else 0]
 
 
@@ -377,17 +379,20 @@ class Reservations:
     def open(self) -> None:
         # Not a `with` block: a trial that waits undoes it in the middle, and opens another one afterwards.
         self._transaction = self.state.transaction().__enter__()
+        # Reservations nest, as in a tree: `undo` sets back what is on trial outside.
         self._on_outer_trial = self.state.pod_groups.on_trial
         self.state.pod_groups.on_trial = self._on_trial
 
     def undo(self) -> None:
         """Undo everything. Idempotent."""
+        # Cleared first: a trial that is aborted while it waits gets here again, with nothing open.
         transaction, self._transaction = self._transaction, None
         if transaction is None:
             return
         # Last first, because each reservation was made on what those before it left. Plugins go before the cluster:
         # Unreserve must find the pod on its node.
         for placed in reversed(self._placed):
+            # Where no plugin reserved anything, the rollback alone takes the pod off.
             if placed.state is not None and self.state.is_assumed(placed.info.uid):
                 for problem in run_unreserve(self._framework, placed.state, placed.info, placed.tried.host):
                     self._reporter.report(problem)
@@ -413,6 +418,7 @@ class Reservations:
             if placed.tried.before is None:
                 self.state.assume(placed.info, placed.tried.host)
             else:
+                # A clone, as Reserve writes to it, and the next wait replays from `before` once more.
                 placed.state = placed.tried.decision.state = placed.tried.before.clone()
                 self._reserve_again(placed, placed.state)
         except ValueError:
@@ -431,6 +437,7 @@ class Reservations:
     def _still_takes(self, placed: _PlacedPod) -> bool:
         """Whether a pod's node exists and still fits it; not checked for one that waits for its victims."""
         row, info = self.state.table.row_of.get(placed.tried.host), placed.info
+        # The latter cannot fit yet: its victims stay on the node during the trial.
         if row is None or placed.tried.needs_preemption:
             return row is not None
         evaluation = self._algorithm.evaluation(self._framework, info)
@@ -461,6 +468,7 @@ class AssumedPods(Reservations):
                 self._place_again(_PlacedPod(tried, PodInfo(tried.queued.pod.pod, tried.queued.pod.shape)))
 
     def put_back(self) -> None:
+        # Inner first, and the outer one first in `remove_again`: transactions end in reverse order.
         self.undo()
         if self._outer is not None:
             self._outer.put_back()
@@ -472,6 +480,8 @@ class AssumedPods(Reservations):
         try:
             self._replay(moved=True)
         except ClusterChangedError:
+            # Not passed on as it is: that would restart the trial of the waiting group alone, on surroundings that are
+            # gone.
             raise TreeChangedError from None
 
 
@@ -546,6 +556,8 @@ class PlacementTrial(Reservations):
                 if not progress.take(tried):
                     return
                 first += 1
+                # Refused by filters, which say the same of equal pods. What Reserve or Permit refuses (`failed`) is
+                # about this pod alone.
                 if not tried.placed and tried.failed is None:
                     rest = [queued.pod for queued in pods[first:end]]
                     for decision in self._equal_pods.rejected(framework, tried.decision, rest, self._within):
@@ -568,6 +580,7 @@ class PlacementTrial(Reservations):
                     return TriedPod(queued=queued, decision=Decision(queued.pod, status=error(needed.cause)))
                 needed = resume(steps, (yield from self._wait(needed)))
         finally:
+            # Also when this trial is closed where it waits: the decision's `finally` blocks run before the trial's own.
             steps.close()
         return self._place(queued, needed.value)
 
@@ -601,6 +614,7 @@ class PlacementTrial(Reservations):
         self._on_trial = frozenset(tried.queued.pod.uid for tried in placed)
         self.open()
         try:
+            # Each pod is checked, as if others had moved: other pods are off their nodes than in that trial.
             self._replay(moved=True)
         except ClusterChangedError:
             return False
@@ -625,11 +639,13 @@ class PlacementTrial(Reservations):
         # After the undo, so that the trial's own changes do not count as those of others.
         version = self.state.version
         outcomes = yield needed
+        # Before anything is redone, which counts as a change, too.
         moved = self.state.version != version
         if self._removed is not None:
             self._removed.remove_again()
         self.open()
         if self._within is not None:
+            # Without the nodes that have gone meanwhile.
             rows = [table.row_of[name] for name in self._names if name in table.row_of]
             self._within.rows = np.array(rows, np.intp)
         if chance is not None:

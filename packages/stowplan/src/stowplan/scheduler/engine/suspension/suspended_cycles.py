@@ -163,6 +163,7 @@ class SuspendedCycles:
         if self._overlaps and framework.suspends:
             if not self._gets_slots(cycle):
                 return
+            # Anew for each start: what an aborted one held was freed.
             cycle.held = set()
         cycle.steps = self._handler.find_node(framework, cycle.queued.pod, cycle.held)
         self._go_on(cycle, None)
@@ -171,6 +172,7 @@ class SuspendedCycles:
         """Run a cycle's steps until it ends or waits."""
         if outcomes is not None:
             cycle.stage = Stage.RUNNING
+            # Blocks again if it waits for another answer; until then it runs, within this step.
             self._blocking.discard(cycle)
             if cycle.framework.metrics is not None:
                 # Other cycles drew theirs while it waited.
@@ -209,6 +211,7 @@ class SuspendedCycles:
         pod, held = cycle.queued.pod, cycle.held or ()
         placed = self._state.placed(cycle.uid)
         for node_name in sorted(held):
+            # All but the node that it got in the end, which stays taken.
             if placed is None or placed.node_name != node_name:
                 was = on_node(pod.pod, node_name)
                 self._context.queue.move_all(ASSIGNED_POD_DELETE, was, None, pre_check=_anyone_but(cycle.uid))
@@ -218,6 +221,7 @@ class SuspendedCycles:
 
     def _gets_slots(self, cycle: SuspendableCycle) -> bool:
         """Take a slot of each interested extender; without a free one, the cycle waits in line."""
+        # They were given to it when its turn in line came (`_release_slots`).
         if cycle.slots:
             return True
         pod = cycle.queued.pod
@@ -227,6 +231,7 @@ class SuspendedCycles:
             if (extender.filters or extender.prioritizes or extender.preempts) and _is_interested(extender, pod)
         )
         line = self._lines.get(names)
+        # Behind others in line even if slots are free just now: the line, by importance, decides who is next.
         if line or not self._has_slots(names):
             cycle.stage, cycle.turn = Stage.LINED_UP, next(self._turns)
             self._keep(cycle)
@@ -244,6 +249,7 @@ class SuspendedCycles:
 
     def _release_slots(self, cycle: SuspendableCycle) -> None:
         """Release the cycle's extender slots, so that the next cycle in line begins before the step ends."""
+        # Its entry in a line's heap, if it has one, is void by this.
         cycle.turn = 0
         if not cycle.slots:
             return
@@ -265,12 +271,15 @@ class SuspendedCycles:
 
     def _wait(self, cycle: SuspendableCycle, needed: Needs | Ended | Raised) -> Ended | Raised | None:
         """Let a cycle wait for what it needs; or how it ended, if it may not wait."""
+        # `_keep` comes first, as portions are counted from the first wait.
         while isinstance(needed, UnfinishedError):
             self._keep(cycle)
             if self._may_go_on(cycle, needed):
                 self._work_later(cycle)
                 return None
             assert cycle.steps is not None, "it has begun"
+            # It has had all its portions: the steps end with the plugin's last result, which says that it is
+            # unfinished.
             needed = resume(cycle.steps, (Done(False),))
         if isinstance(needed, Ended | Raised):
             return needed
@@ -282,6 +291,7 @@ class SuspendedCycles:
     def _keep(self, cycle: SuspendableCycle) -> None:
         if (metrics := cycle.framework.metrics) is not None:
             cycle.sample, cycle.parts = metrics.sample, metrics.parts
+        # What follows is as of its first wait: a cycle that waits again goes on with what it began with.
         if cycle.uid in self.under_way:
             return
         cycle.began, cycle.switched_off = self.outbox.now, cycle.framework.switched_off
@@ -295,6 +305,7 @@ class SuspendedCycles:
             self._go_on(cycle, outcomes)
 
     def on_wake(self, cycle: SuspendableCycle) -> None:
+        # In any other stage, it was aborted, or has gone on, after the wake was due.
         if cycle.stage is Stage.ASLEEP:
             self._go_on(cycle, cycle.end_sleep())
         elif cycle.stage is Stage.RESTARTING:
@@ -312,6 +323,7 @@ class SuspendedCycles:
 
     def take_portion(self, cycle: SuspendableCycle) -> None:
         """The cycle's next portion is due."""
+        # It queued behind an equal pod before it had begun.
         if cycle.steps is None:
             self._start(cycle)
         else:
@@ -332,6 +344,7 @@ class SuspendedCycles:
             pod = cycle.queued.pod
             _log.v(4).info("Aborted a suspended scheduling cycle", pod=pod, reason=why)
             self._context.stories.step(pod.key, pod.uid, "attempt aborted", "", why)
+        # Off every list before its steps are closed: that runs code of plugins, which must not find it waiting.
         cycle.stop_waiting()
         self._blocking.discard(cycle)
         self.work_slices.leave(cycle)
@@ -349,6 +362,8 @@ class SuspendedCycles:
 
     def _give_back(self, cycle: SuspendableCycle, event: ClusterEvent) -> None:
         """Return an aborted cycle's pods to the queue in their newest versions, unless they are gone or on a node."""
+        # First, as in `_settle`: the queue calls plugins. The group's end comes last, so that its pods return as one
+        # entry.
         self._over(cycle)
         for queued in cycle.members:
             newest = self._state.pending.by_uid(queued.pod.uid)
@@ -364,6 +379,7 @@ class SuspendedCycles:
 
     def _abort_to_retry(self, cycle: SuspendableCycle, why: str) -> None:
         """Abort a cycle. A pod's restarts at the end of the step, when all changes of the step are known."""
+        # Its start reads everything anew, this change as well.
         if cycle.stage is Stage.RESTARTING:
             return
         self._abort(cycle, why)
@@ -389,6 +405,7 @@ class SuspendedCycles:
         """Pods were added, changed or deleted; the cluster state is already updated."""
         for change in changes:
             pod = change.new or change.old
+            # Looked up for each change: after one of its pods, a group is no longer found.
             cycle = None if pod is None else self.under_way.get(uid_of(pod))
             if cycle is None or pod is None:
                 continue
@@ -430,6 +447,7 @@ class SuspendedCycles:
             self._abort(cycle, "the scheduler stops")
             self._over(cycle)
             for queued in cycle.members:
+                # Before it is added: it must not wait and be in flight at once.
                 self._context.queue.done(queued.pod.uid)
                 newest = self._state.pending.by_uid(queued.pod.uid)
                 if newest is not None:
@@ -544,6 +562,7 @@ class WorkSlices:
             if cycle in cycles:
                 cycles.remove(cycle)
                 if not cycles:
+                    # The loop must end here, as its dict has changed.
                     del self.queues[key]
                 break
         if not self.queues and self._pause:
