@@ -249,6 +249,7 @@ class Places:
         """Run PreEnqueue, and record on the pod which plugin gates it."""
         if self.has_entries and isinstance(queued, QueuedGroup):
             return self._group_is_gated(queued)
+        # The gate asks the former gating plugin first, so that is only replaced afterwards.
         plugin = queued.gating_plugin = self._gate.gating_plugin(queued)
         if plugin and plugin not in queued.unschedulable_plugins:
             # `rejected_by` counts each rejecting plugin of a pod once, in whichever set it is.

@@ -69,6 +69,7 @@ class ProgressByPermit:
         if not tried.placed:
             if tried.status.rejected:
                 return True
+            # An error is no answer: whether the group fits without this pod is not known.
             trial.status, trial.waiting = _failed(tried), False
             return False
         self._preempting = self._preempting or tried.needs_preemption
@@ -87,6 +88,8 @@ class ProgressByFeasibility:
     def __init__(self, framework: Framework, trial: GroupTrial, group: str, pods: int) -> None:
         self._feasibility = Feasibility(framework, group)
         self._trial = trial
+        # As of the start. Placed pods are counted in `take`, as those that are decided together may not be on their
+        # nodes.
         self._scheduled = framework.handle.cluster.pod_groups.scheduled(group)
         self._remaining = pods
 
@@ -100,6 +103,7 @@ class ProgressByFeasibility:
         trial = self._trial
         trial.pods.append(tried)
         if not tried.placed and not tried.status.rejected:
+            # As above: no further pod is tried, and the plugins are not asked.
             trial.status = _failed(tried)
             return False
         self._remaining -= 1
