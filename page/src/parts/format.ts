@@ -31,8 +31,9 @@ function trimmed(value: number): string {
   return value.toLocaleString("en", { maximumFractionDigits: value < 10 ? 2 : 1 });
 }
 
+/** "36 %", with a no-break space. */
 export function percent(part: number, whole: number): string {
-  return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–";
+  return whole > 0 ? `${Math.round((100 * part) / whole)}\u00a0%` : "–";
 }
 
 /** "1 pod", "3 pods". */

@@ -66,6 +66,6 @@ test("measured use is of the nodes that are measured", () => {
   const [part] = partsOf(plan, new Map([["", ["a", "b"]]]), measure);
   assert.deepEqual(
     [part!.taken, part!.free, part!.without, measure.cell(part!.cells[0]!)],
-    [1000, 3000, ["b"], "25 %"],
+    [1000, 3000, ["b"], "25\u00a0%"],
   );
 });
