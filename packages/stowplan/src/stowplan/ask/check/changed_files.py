@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from stowplan.ask.check.finding_records import ERROR, WARNING, FindingRecord
+from stowplan.ask.loading.generated import WORKLOADS
 from stowplan.ask.loading.object_files import LoadedFiles, objects_of_files
 from stowplan.kube.api.file_documents import UnreadableError, documents_of, manifest_files
 from stowplan.kube.api.manifest_files import LoadError, Source, load_manifests
@@ -25,6 +27,8 @@ from stowplan.kube.structs import PlainStruct
 #: As problems begin that are about an object, or about a file.
 _PLACE = re.compile(r"(?P<file>.+?): (?:document (?P<document>\d+)(?P<items>(?:, item \d+)*): )?")
 _LINE = re.compile(r"line (\d+)")
+#: As problems begin that are about a workload.
+_WORKLOAD = re.compile(rf"({'|'.join(sorted(WORKLOADS))}) (\S+?)/(\S+): ")
 _TEMPLATE = re.compile(rb"\{\{")
 
 
@@ -98,7 +102,11 @@ def _is_object(document: Any) -> bool:
 
 
 def _unreadable(text: str, files: Sequence[str], lines: _Lines) -> FindingRecord:
-    return _finding(ERROR, "unreadable", text, files, lines)
+    found = _finding(ERROR, "unreadable", text, files, lines)
+    named = None if found.file else _WORKLOAD.match(text)
+    # Problems of workloads come after all files were read.
+    place = None if named is None else dict(_places(files, lines)).get((named[1], named[2], named[3]))
+    return found if place is None else replace(found, file=place.file, line=place.line)
 
 
 def _finding(level: str, rule: str, text: str, files: Sequence[str], lines: _Lines) -> FindingRecord:

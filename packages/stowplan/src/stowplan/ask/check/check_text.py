@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import sha256
 from typing import Any
@@ -9,7 +10,7 @@ from urllib.parse import quote
 
 from stowplan import __version__
 from stowplan.ask.check.finding_records import ERROR, NOTE, RULES, WARNING, CheckRecord, FindingRecord
-from stowplan.ask.explain.text.tables import Block, Line
+from stowplan.ask.explain.text.tables import Block, Line, printable_text
 from stowplan.ask.what_if.answer_text import notes_block, table
 from stowplan.scheduler.framework.explanations.formatting import count, listed
 
@@ -49,8 +50,8 @@ def annotated(record: CheckRecord) -> Iterator[str]:
 
 def _whole(one: FindingRecord) -> str:
     of = f"{one.object}: " if one.object else ""
-    helps = "".join(f"\nwould help: {text}" for text in one.remedies)
-    return f"{of}{one.message}{helps}"
+    helps = (f"would help: {text}" for text in one.remedies)
+    return "\n".join(map(printable_text, (f"{of}{one.message}", *helps)))
 
 
 def _data(text: str) -> str:
@@ -70,19 +71,22 @@ def sarif(record: CheckRecord) -> dict[str, Any]:
         for rule in used
     ]
     driver = {"name": "stowplan", "version": __version__, "informationUri": _HOME, "rules": rules}
-    results = [_result(one, used.index(one.rule)) for one in record.findings]
+    seen: Counter[str] = Counter()
+    results = [_result(one, used.index(one.rule), seen) for one in record.findings]
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [{"tool": {"driver": driver}, "results": results}]}
 
 
-def _result(one: FindingRecord, rule: int) -> dict[str, Any]:
+def _result(one: FindingRecord, rule: int, seen: Counter[str]) -> dict[str, Any]:
+    """`seen`: how often each fingerprint was so far; code hosts take equal ones for the same finding."""
     result = {"ruleId": one.rule, "ruleIndex": rule, "level": one.level, "message": {"text": _whole(one)}}
     if not one.file:
         return result
     uri = quote(one.file.replace("\\", "/").removeprefix("./"))
     place = {"artifactLocation": {"uri": uri}, "region": {"startLine": one.line}}
     # The same finding after its object has moved within the file.
-    fingerprint = sha256("\0".join((one.rule, one.file, one.object)).encode()).hexdigest()
+    fingerprint = sha256("\0".join((one.rule, one.file, one.object)).encode()).hexdigest()[:16]
+    seen[fingerprint] += 1
     return result | {
         "locations": [{"physicalLocation": place}],
-        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint[:16]}:1"},
+        "partialFingerprints": {"primaryLocationLineHash": f"{fingerprint}:{seen[fingerprint]}"},
     }

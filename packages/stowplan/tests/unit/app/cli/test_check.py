@@ -227,6 +227,23 @@ def test_sarif_is_as_its_schema_and_github_want_it(check):
     assert not Draft4Validator(SARIF).is_valid(document)
 
 
+def test_findings_of_a_file_have_a_fingerprint_each(check):
+    """GitHub shows findings with the same one once."""
+    manifest = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: A, namespace: B}\nspec: {containers: [{name: c, image: i}]}\n"
+    )
+    document = json.loads(check({"pod.yaml": manifest}, output="sarif").out)
+    first, second = fingerprints(document)
+    assert (first[:-2], first[-2:], second[-2:]) == (second[:-2], ":1", ":2")
+
+
+def test_a_workload_with_too_many_pods_has_its_place(check):
+    """And other files are checked."""
+    too_many = web(replicas=100_001)["web.yaml"].replace("metadata: {name: web}", "metadata: {name: many}")
+    answer = check({"many.yaml": too_many, **web(replicas=3)})
+    assert found(answer) == [("error", "unreadable", "many.yaml:7"), ("error", "does-not-fit", "web.yaml:7")]
+
+
 def test_text(check):
     answer = check(web(replicas=3), output="text")
     assert answer.out.startswith("error web.yaml:7: Deployment default/web: 1 of 3 pods get no node: ")
@@ -241,6 +258,14 @@ def test_names_are_no_commands_of_a_workflow(check):
     assert "x ::error file=a::" in text
     assert not any(line.startswith("::") for line in text.splitlines())
     assert "\x1b" not in text
+
+
+def test_control_characters_do_not_reach_annotations(check):
+    text = web()["web.yaml"].replace(
+        "    spec:\n", "    spec:\n      schedulerName: " + json.dumps("x\n\a\x1b[31m") + "\n", 1
+    )
+    [line] = check({"web.yaml": text}, output="github").out.splitlines()
+    assert line.endswith('no profile schedules for "x   [31m"')
 
 
 def test_without_manifests(run):
