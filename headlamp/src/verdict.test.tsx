@@ -48,8 +48,8 @@ describe('the panel', () => {
     });
     const panel = await shown();
     expect(panel.textContent).toContain('0/3 nodes are available');
-    expect(panel.textContent).toContain('Insufficient cpu: 2 nodes (NodeResourcesFit)');
-    expect(panel.textContent).toContain('1 node (TaintToleration)');
+    expect(panel.textContent).toContain('2 nodes: Insufficient cpu (NodeResourcesFit)');
+    expect(panel.textContent).toContain(`1 node: ${HOSTILE} (TaintToleration)`);
     expect(panel.textContent).toContain('request 1 cpu instead of 2');
     expect(panel.textContent).toContain(HOSTILE);
     expect(panel.querySelector('img, a')).toBeNull();

@@ -79,9 +79,10 @@ export function Verdict(props: { namespace: string; name: string; cluster: strin
 }
 
 export function Answer({ verdict }: { verdict: VerdictRecord }) {
+  // Names have a narrow column, and reasons may be long.
   const refused = (verdict.refusals ?? []).map(one => ({
-    name: one.reasons.join(', ') || one.plugin,
-    value: `${one.nodes} ${one.nodes === 1 ? 'node' : 'nodes'} (${one.plugin})`,
+    name: `${one.nodes} ${one.nodes === 1 ? 'node' : 'nodes'}`,
+    value: one.reasons.length ? `${one.reasons.join(', ')} (${one.plugin})` : one.plugin,
   }));
   const taken = [
     { name: 'Nodes that take it', value: verdict.feasibleNodes, hide: verdict.feasibleNodes === undefined },
