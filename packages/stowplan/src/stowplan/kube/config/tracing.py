@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from stowplan.kube.config.config_errors import ConfigFileError, invalid
+from stowplan.kube.config.config_errors import ConfigFileError
 from stowplan.kube.config.typed_documents import Problem, read_document
 
 KIND = "TracingConfiguration"
@@ -69,9 +69,10 @@ def _problems(found: TracingConfiguration) -> Iterator[Problem]:
     rate = found.sampling_rate_per_million or 0
     field = "samplingRatePerMillion"
     if rate < 0:
-        yield (field,), invalid(field, rate, "sampling rate must be positive")
+        yield (field,), f"Invalid value: {rate}: sampling rate must be positive"
     if rate > MILLION:
-        yield (field,), invalid(field, rate, "sampling rate per million must be less than or equal to one million")
+        most = "sampling rate per million must be less than or equal to one million"
+        yield (field,), f"Invalid value: {rate}: {most}"
     if found.endpoint and (why := _problem_of(found)):
         # Without its value, which may contain a password.
         yield ("endpoint",), why

@@ -286,7 +286,7 @@ async def test_a_collector_that_hangs_does_not_delay_the_end_for_long(tmp_path):
         ("kind: Pod", "apiVersion is missing"),
         ("{apiVersion: v1, kind: Pod}", "line 1: kind: want TracingConfiguration"),
         ("{}\n", "kind is missing"),
-        ("samplingRatePerMillion: -1", "Invalid value: -1: sampling rate must be positive"),
+        ("samplingRatePerMillion: -1", "line 3: samplingRatePerMillion: Invalid value: -1: sampling rate"),
         ("samplingRatePerMillion: 1000001", "sampling rate per million must be less than or equal to one million"),
         ("samplingRatePerMillion: many", "want a whole number"),
         ("endpoint: unix:///run/otel.sock", "unsupported scheme: unix"),
