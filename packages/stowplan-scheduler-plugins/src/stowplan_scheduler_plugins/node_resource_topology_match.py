@@ -112,8 +112,7 @@ class NodeResourceTopologyMatch(
         if wanted.qos == "BestEffort" and not wanted.with_devices:
             return None
         cells = self._cells(nodes)
-        evicting = np.zeros(len(nodes), np.bool_)
-        impossible = self._without_victims(state, nodes, cells, evicting)
+        evicting, impossible = self._without_victims(state, nodes, cells)
         found = misaligned(wanted, cells, impossible)
         if found is not None and not state.asking and self.reads is Reads.ANYTHING:
             seen = found.mask & ~evicting
@@ -124,17 +123,16 @@ class NodeResourceTopologyMatch(
                     self._refused(nodes, entry.mask & seen)
         return found
 
-    def _without_victims(
-        self, state: CycleState, nodes: Nodes, cells: Cells, evicting: Mask
-    ) -> list[tuple[Mask, Reason]]:
-        """Give back to cells what victims would free, and mark their nodes; nodes where that cannot be said."""
+    def _without_victims(self, state: CycleState, nodes: Nodes, cells: Cells) -> tuple[Mask, list[tuple[Mask, Reason]]]:
+        """Give back to cells what victims would free: the nodes that have victims, and those where that is unknown."""
+        evicting = np.zeros(len(nodes), np.bool_)
         impossible: list[tuple[Mask, Reason]] = []
         gone = {row: pods for row, pods in (state.get(_GONE) or {}).items() if pods}
         for i in nodes.positions() if gone else ():
-            pods, name = gone.get(nodes.row(i)), nodes.info(i).name
+            pods = gone.get(nodes.row(i))
             if pods is None:
                 continue
-            evicting[i] = True
+            evicting[i], name = True, nodes.info(i).name
             placements = self._topologies.placements(name)
             if not placements or not cells.fresh[i]:
                 continue
@@ -145,7 +143,7 @@ class NodeResourceTopologyMatch(
                 alone = np.zeros(len(nodes), np.bool_)
                 alone[i] = True
                 impossible.append((alone, simulation_failed(error)))
-        return impossible
+        return evicting, impossible
 
     def _refused(self, nodes: Nodes, mask: Mask) -> None:
         names = nodes.names()

@@ -136,17 +136,12 @@ def requests_devices(pod: PodInfo) -> bool:
     )
 
 
-def lasting_containers(pod: PodInfo) -> list[Container]:
-    """Those that run as long as the pod: sidecars and containers."""
-    spec = pod.pod.spec
-    return [*(one for one in spec.init_containers if one.restart_policy == "Always"), *spec.containers]
-
-
 def exclusive_requests(pod: PodInfo, resources: Iterable[str]) -> list[tuple[Container, Amounts]]:
     """Containers with CPUs, memory or devices of their own, and these; `resources` are those of the node's topology."""
-    known, guaranteed = set(resources), qos_class(pod) == "Guaranteed"
+    spec, known, guaranteed = pod.pod.spec, set(resources), qos_class(pod) == "Guaranteed"
+    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     found = []
-    for container in lasting_containers(pod):
+    for container in (*sidecars, *spec.containers):
         requests = requests_of(container).items()
         exclusive = {name: amount for name, amount in requests if _is_exclusive(name, amount, guaranteed, known)}
         if exclusive:

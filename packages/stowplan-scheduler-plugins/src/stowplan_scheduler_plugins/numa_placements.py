@@ -109,8 +109,8 @@ def _offsets(vector: str) -> Iterator[int]:
             number = None
             yield offset
     if number is not None:
-        # Cut off: no container has this number.
-        yield -1
+        # Parity: a number that is cut off counts as -1, as does a character that is no digit.
+        yield offset - 1
 
 
 def freed(pods: Iterable[PodInfo], placements: Placements, resources: set[str]) -> dict[int, Amounts]:

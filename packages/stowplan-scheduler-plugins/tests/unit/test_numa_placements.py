@@ -50,6 +50,10 @@ def test_numbers_are_distances_and_may_have_several_digits():
     assert [i for i, cell in enumerate(found) if cell == 1] == [1, 3, 72]
 
 
+def test_a_number_that_is_cut_off_counts_as_minus_one():
+    assert published(THREE, "npv0v001::ve=leb89::cc=3::nn=2::bn=1", "#z", "") == [0, 0, 1]
+
+
 @pytest.mark.parametrize(
     ("metadata", "vectors"),
     [
@@ -62,7 +66,7 @@ def test_numbers_are_distances_and_may_have_several_digits():
         pytest.param("npv0v001::ve=leb89::cc=3::nn=2::bn=1", ("", "#"), id="a vector of the busiest cell"),
         pytest.param("npv0v001::ve=leb89::cc=3::nn=2::bn=1", ("(", ""), id="beyond the last container"),
         pytest.param("npv0v001::ve=leb89::cc=3::nn=2::bn=1", ("#!", ""), id="a container twice"),
-        pytest.param("npv0v001::ve=leb89::cc=3::nn=2::bn=1", ("#z", ""), id="cut off"),
+        pytest.param("npv0v001::ve=leb89::cc=3::nn=2::bn=1", ("z", ""), id="cut off"),
         pytest.param("npv0v001::ve=leb89::cc=3::nn=2::bn=1", ("é", ""), id="not a digit"),
     ],
 )
