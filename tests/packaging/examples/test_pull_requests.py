@@ -36,7 +36,14 @@ def checked(tmp_path):
     (tmp_path / "cluster.json").write_text(json.dumps(a_node("n").allocatable(cpu="1", pods="9").obj()))
 
     def ran(manifests, **inputs):
-        given = {"CLUSTER": "cluster.json", "MANIFESTS": manifests, "CONFIG": "", "SARIF": "", **inputs}
+        given = {
+            "CLUSTER": "cluster.json",
+            "RECORDING": "",
+            "CONFIG": "",
+            "SARIF": "",
+            **inputs,
+            "MANIFESTS": manifests,
+        }
         assert given.keys() == STEPS["Check"]["env"].keys()
         env = {**os.environ, **given, "RUNNER_TEMP": str(tmp_path)}
         script = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", STEPS["Check"]["run"]]
@@ -58,6 +65,13 @@ def test_findings_are_annotations_and_a_file(checked, tmp_path):
 def test_nothing_has_changed(checked):
     answer = checked(" \n")
     assert (answer.returncode, answer.stdout) == (0, "no manifests have changed\n")
+
+
+def test_a_cluster_or_a_recording_is_given(checked):
+    neither = checked("big.yaml", CLUSTER="")
+    assert (neither.returncode, neither.stdout) == (2, "::error::stowplan check: give cluster or recording\n")
+    assert "no recording.bin" in (answer := checked("big.yaml", CLUSTER="", RECORDING="no recording.bin")).stderr
+    assert answer.returncode == 2
 
 
 def test_names_of_files_are_not_run(checked, tmp_path):

@@ -8,6 +8,7 @@ import yaml
 from click.testing import CliRunner
 
 from stowplan.app.cli.main import cli
+from stowplan.testing import a_pod
 from support.live.recordings import a_run_in_two_files, a_short_run, changed_line
 
 ABOUT = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
@@ -112,6 +113,21 @@ profiles:
   plugins: {{deschedule: {{enabled: [{strategy}]}}}}
 """)
     return path
+
+
+@pytest.mark.parametrize(
+    ("at", "code"),
+    [pytest.param((), 3, id="at the end"), pytest.param(("--at", "1970-01-01T00:00"), 2, id="before it began")],
+)
+def test_manifests_are_checked_against_a_recording(file, tmp_path, at, code):
+    fits, big = tmp_path / "fits.json", tmp_path / "big.json"
+    fits.write_text(json.dumps(a_pod("fits").requests(cpu="7").obj()))
+    big.write_text(json.dumps(a_pod("big").requests(cpu="8").obj()))
+    found, output = run("check", "--recording", file, *at, fits, big)
+    assert found == code
+    if code == 3:
+        assert "fits.json" not in output
+        assert f"error {big}:1: Pod default/big" in output
 
 
 def test_policies_about_a_past_moment(file, tmp_path):
